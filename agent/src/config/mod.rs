@@ -1,0 +1,5 @@
+//! Configuration in three stages: as written -> merged -> typed settings.
+
+mod settings;
+
+pub use settings::*;

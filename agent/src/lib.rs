@@ -1,0 +1,4 @@
+//! The node agent: sense -> decide -> act -> report.
+
+pub mod config;
+pub mod sense;

@@ -1,0 +1,2 @@
+//! `outrider-agent`.
+fn main() {}

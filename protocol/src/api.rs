@@ -1,0 +1,210 @@
+//! What the coordinator shows to people and tools: nodes, clusters, tokens, events.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Condition, Identity, Profile, Status, Timestamp, Transition, TypeMeta};
+
+/// A list of objects with the position a watch may start from. `kind` is the item's kind + `List`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct List<T> {
+    /// `apiVersion` and `kind`.
+    #[serde(flatten)]
+    pub meta: TypeMeta,
+    /// Revision of the store at which the list was made.
+    pub revision: u64,
+    /// Where the next page starts; empty at the last.
+    #[serde(default, rename = "continue", skip_serializing_if = "String::is_empty")]
+    pub continue_token: String,
+    /// The objects.
+    pub items: Vec<T>,
+}
+
+/// One node as the coordinator shows it (`kind: Node`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeView {
+    /// `apiVersion` and `kind: Node`.
+    #[serde(flatten)]
+    pub meta: TypeMeta,
+    /// Name.
+    pub name: String,
+    /// Uid.
+    pub uid: String,
+    /// Cluster; empty when none.
+    #[serde(default)]
+    pub cluster: String,
+    /// Profile.
+    pub profile: Profile,
+    /// Played by `outrider up --simulate`.
+    #[serde(default)]
+    pub simulated: bool,
+    /// Status of the condition `Ready`.
+    pub ready: Status,
+    /// When it was last heard.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_seen: Option<Timestamp>,
+    /// When it enrolled.
+    pub enrolled_at: Timestamp,
+    /// Version of its agent.
+    #[serde(default)]
+    pub agent_version: String,
+    /// Zone, where known.
+    #[serde(default)]
+    pub zone: String,
+    /// Region, where known.
+    #[serde(default)]
+    pub region: String,
+    /// Labels of people, for `-l`.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// Marks of identity.
+    pub identity: Identity,
+    /// Enrolment: `approved`, `pending` or `revoked`.
+    pub enrolment: String,
+    /// Conditions of the node's own report and those the coordinator judged.
+    pub conditions: Vec<Condition>,
+}
+
+/// One cluster: what all its members' reports say together (`kind: Cluster`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterView {
+    /// `apiVersion` and `kind: Cluster`.
+    #[serde(flatten)]
+    pub meta: TypeMeta,
+    /// Name.
+    pub name: String,
+    /// Nodes that report for it.
+    pub nodes: Vec<String>,
+    /// Conditions over the whole cluster.
+    pub conditions: Vec<Condition>,
+}
+
+/// `GET /v1/coordinator`: who answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CoordinatorView {
+    /// `apiVersion` and `kind: Coordinator`.
+    #[serde(flatten)]
+    pub meta: TypeMeta,
+    /// Version of the coordinator.
+    pub version: String,
+    /// URL it is reached at.
+    pub url: String,
+    /// SHA-256 of the root certificate's DER, hex: the pin.
+    pub ca_checksum: String,
+    /// When it started.
+    pub started_at: Timestamp,
+    /// Latches that hold readiness back; empty when ready.
+    #[serde(default)]
+    pub not_ready: Vec<String>,
+}
+
+/// What `outrider up -o json` prints: the fleet as the embedded coordinator shows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Fleet {
+    /// `apiVersion` and `kind: Fleet`.
+    #[serde(flatten)]
+    pub meta: TypeMeta,
+    /// Who answers.
+    pub coordinator: CoordinatorView,
+    /// Clusters, by name.
+    #[serde(default)]
+    pub clusters: Vec<ClusterView>,
+    /// Nodes, by name.
+    pub nodes: Vec<NodeView>,
+}
+
+open_enum! {
+    /// How long a token lives and what admits a node that shows it.
+    TokenKind {
+        /// Until its time or its uses run out.
+        Once = "once",
+        /// As long as a node pool: a replacement months later still joins.
+        Pool = "pool",
+    }
+}
+
+/// An enrolment token without its secret (`kind: Token`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TokenView {
+    /// `apiVersion` and `kind: Token`.
+    #[serde(flatten)]
+    pub meta: TypeMeta,
+    /// Public part of the token.
+    pub id: String,
+    /// Once or pool.
+    pub token_kind: TokenKind,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it ends; absent for a pool token without end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    /// Nodes it may still admit; absent when unlimited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uses_left: Option<u32>,
+    /// Node names it asks approval for, as a glob such as `pool1-*`; empty for any.
+    #[serde(default)]
+    pub name_pattern: String,
+    /// New nodes an hour the pattern admits without approval; 0 means every node waits for approval.
+    #[serde(default)]
+    pub rate_per_hour: u32,
+    /// Cluster its nodes are shown under.
+    #[serde(default)]
+    pub cluster: String,
+    /// Revoked by an operator.
+    #[serde(default)]
+    pub revoked: bool,
+    /// The whole token; only in the answer to its creation.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub token: String,
+}
+
+/// `POST /v1/tokens` (`kind: TokenRequest`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TokenRequest {
+    /// `apiVersion` and `kind: TokenRequest`.
+    #[serde(flatten)]
+    pub meta: TypeMeta,
+    /// Once or pool.
+    pub token_kind: TokenKind,
+    /// Life in seconds; absent for the default (once: 24 h) or, for a pool, no end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_seconds: Option<u64>,
+    /// Nodes it may admit (once: 1 by default).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uses: Option<u32>,
+    /// Node names, as a glob.
+    #[serde(default)]
+    pub name_pattern: String,
+    /// New nodes an hour the pattern admits without approval.
+    #[serde(default)]
+    pub rate_per_hour: u32,
+    /// Cluster its nodes are shown under.
+    #[serde(default)]
+    pub cluster: String,
+}
+
+/// A stored transition of a node (`kind: Event`): history and server-sent events.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EventView {
+    /// `apiVersion` and `kind: Event`.
+    #[serde(flatten)]
+    pub meta: TypeMeta,
+    /// Position in the coordinator's history.
+    pub id: u64,
+    /// Node name; a cluster's name for fleet conditions.
+    pub node: String,
+    /// When the coordinator stored it.
+    pub received_at: Timestamp,
+    /// The transition.
+    pub transition: Transition,
+}

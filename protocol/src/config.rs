@@ -1,0 +1,49 @@
+//! Desired node configuration: what the coordinator may ask of an agent.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::TypeMeta;
+
+/// Desired configuration of one node. A null (absent) field is unmanaged: the node's own value stays. An empty value
+/// is managed and empty. Effective = the node's own value + non-null desired.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeConfigSpec {
+    /// Seconds between heartbeats (1 to 3600).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heartbeat_seconds: Option<u32>,
+    /// Overrides per check, by its name; a check not in the map is unmanaged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checks: Option<BTreeMap<String, CheckConfig>>,
+    /// Cluster the node is shown under.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+}
+
+/// Desired cadence of one check; null fields are unmanaged.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CheckConfig {
+    /// Whether it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<bool>,
+    /// Seconds between passes (1 to 86400).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval_seconds: Option<u32>,
+}
+
+/// The document that carries it, with the generation that changes whenever the spec does.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeConfig {
+    /// `apiVersion` and `kind: NodeConfig`.
+    #[serde(flatten)]
+    pub meta: TypeMeta,
+    /// Grows by one with every change; 0 when nothing was ever desired.
+    pub generation: u64,
+    /// What is desired.
+    pub spec: NodeConfigSpec,
+}

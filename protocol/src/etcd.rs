@@ -1,0 +1,178 @@
+//! Facts of the check `etcd`: one node's view of its cluster. Rules: `facts/etcd.md`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Fact, Timestamp};
+
+open_enum! {
+    /// Who runs etcd on this node.
+    Distribution {
+        /// Rancher's RKE2.
+        Rke2 = "rke2",
+        /// K3s.
+        K3s = "k3s",
+        /// RKE1, in a container.
+        Rke1 = "rke1",
+        /// kubeadm.
+        Kubeadm = "kubeadm",
+        /// Endpoints from our own configuration.
+        Configured = "configured",
+    }
+}
+
+/// One node's view of its etcd cluster.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EtcdFacts {
+    /// How the cluster was found.
+    pub distribution: Distribution,
+    /// The path or setting that gave it away.
+    pub found_by: String,
+    /// Election timeout in milliseconds: what a loss must outlast to be certain (RKE2 and K3s: 5000; etcd: 1000).
+    pub election_timeout_ms: u32,
+    /// The endpoint of the member on this node.
+    pub local_endpoint: String,
+    /// Cluster and members.
+    pub members: Fact<MemberList>,
+    /// Each endpoint asked by itself.
+    pub endpoints: Vec<EndpointFacts>,
+    /// Alarms that are set anywhere in the cluster.
+    pub alarms: Fact<Vec<AlarmFacts>>,
+    /// Two scrapes of the local member's `/metrics`, for rates over the last minutes.
+    pub metrics: Fact<EtcdMetrics>,
+    /// Names of the cluster's Kubernetes Nodes, from somebody who may list them; ghosts cannot be told without.
+    pub kubernetes_nodes: Fact<Vec<String>>,
+    /// When this agent first saw each learner, by member id.
+    #[serde(default)]
+    pub learners_since: std::collections::BTreeMap<String, Timestamp>,
+}
+
+/// Answer of `etcdserverpb.Cluster/MemberList`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MemberList {
+    /// Cluster id, hex.
+    pub cluster_id: String,
+    /// False when only the local member's own list could be had: it may be stale.
+    pub linearizable: bool,
+    /// Members, voters and learners.
+    pub members: Vec<Member>,
+}
+
+/// One member as the list records it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Member {
+    /// Member id, hex.
+    pub id: String,
+    /// Name; empty until the member has started once.
+    pub name: String,
+    /// Recorded peer URLs.
+    pub peer_urls: Vec<String>,
+    /// Published client URLs.
+    pub client_urls: Vec<String>,
+    /// Learners count neither in quorum nor as failed.
+    pub is_learner: bool,
+}
+
+/// One endpoint, asked by itself with short limits.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EndpointFacts {
+    /// Its URL.
+    pub endpoint: String,
+    /// Id of the member it belongs to, hex; empty when that could not be told.
+    #[serde(default)]
+    pub member_id: String,
+    /// True for the member on this node.
+    pub local: bool,
+    /// `etcdserverpb.Maintenance/Status`.
+    pub status: Fact<EndpointStatus>,
+    /// A linearizable read, in milliseconds; proves quorum. `Unknown (Unsupported)` at a learner.
+    pub linearizable_read: Fact<f64>,
+    /// Since when this endpoint has not answered; absent while it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub down_since: Option<Timestamp>,
+}
+
+/// Answer of `etcdserverpb.Maintenance/Status`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EndpointStatus {
+    /// Who answered, hex.
+    pub member_id: String,
+    /// Its cluster, hex.
+    pub cluster_id: String,
+    /// etcd version.
+    pub version: String,
+    /// Size of the database file in bytes.
+    pub db_size_bytes: i64,
+    /// Bytes in use inside it; 0 where the version does not say.
+    pub db_in_use_bytes: i64,
+    /// Quota in bytes; 0 means the default of 2 GiB or that the version does not say.
+    pub quota_bytes: i64,
+    /// Member id of the leader it sees, hex; empty when it sees none.
+    pub leader: String,
+    /// Raft term.
+    pub raft_term: u64,
+    /// Raft index.
+    pub raft_index: u64,
+    /// Applied raft index.
+    pub applied_index: u64,
+    /// It is a learner.
+    pub is_learner: bool,
+    /// Errors it reports, such as `etcdserver: no leader`.
+    pub errors: Vec<String>,
+}
+
+/// One alarm.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AlarmFacts {
+    /// The member it is set on, hex.
+    pub member_id: String,
+    /// `NOSPACE`, `CORRUPT`, or the number of a later kind.
+    pub kind: String,
+}
+
+/// Two scrapes of one member's metrics.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EtcdMetrics {
+    /// The earlier scrape; absent at the first pass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier: Option<EtcdScrape>,
+    /// The latest scrape.
+    pub latest: EtcdScrape,
+}
+
+/// What we keep of one scrape.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EtcdScrape {
+    /// When it was made.
+    pub at: Timestamp,
+    /// `etcd_disk_wal_fsync_duration_seconds`.
+    pub wal_fsync: Histogram,
+    /// `etcd_disk_backend_commit_duration_seconds`.
+    pub backend_commit: Histogram,
+    /// `etcd_server_leader_changes_seen_total`.
+    pub leader_changes: f64,
+    /// `etcd_server_proposals_failed_total`.
+    pub proposals_failed: f64,
+    /// `etcd_server_proposals_pending`.
+    pub proposals_pending: f64,
+}
+
+/// A cumulative Prometheus histogram.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Histogram {
+    /// Pairs of upper bound in seconds and cumulative count, by bound; the last stands for infinity with the total.
+    pub buckets: Vec<(f64, u64)>,
+    /// Observations in all.
+    pub count: u64,
+    /// Sum in seconds.
+    pub sum: f64,
+}

@@ -1,0 +1,287 @@
+//! The one registry of reason codes: docs, logs, metrics and the page all read it.
+//!
+//! A code is added here, with a runbook `docs/runbooks/<Code>.md`; a test refuses one without the other.
+
+use crate::Severity;
+
+/// What the registry knows of a code.
+#[derive(Clone, Copy, Debug)]
+pub struct ReasonInfo {
+    /// The code.
+    pub code: &'static str,
+    /// One sentence for people.
+    pub sentence: &'static str,
+    /// Lowest and highest severity a condition with this reason may have.
+    pub severities: (Severity, Severity),
+    /// Journal `MESSAGE_ID`, 32 hex digits; never reused.
+    pub message_id: &'static str,
+}
+
+impl ReasonInfo {
+    /// Path of the runbook, from the root of the repository.
+    pub fn runbook(&self) -> String {
+        format!("docs/runbooks/{}.md", self.code)
+    }
+}
+
+macro_rules! reason_codes {
+    ($($code:ident = $word:literal, $min:ident..=$max:ident, $id:literal, $sentence:literal;)+) => {
+        open_enum! {
+            /// Why a condition has its status, as a CamelCase code.
+            ReasonCode { $(#[doc = $sentence] $code = $word,)+ }
+        }
+
+        /// Every code with its sentence, severity range and `MESSAGE_ID`.
+        pub const REASONS: &[ReasonInfo] = &[$(ReasonInfo {
+            code: $word,
+            sentence: $sentence,
+            severities: (Severity::$min, Severity::$max),
+            message_id: $id,
+        }),+];
+    };
+}
+
+reason_codes! {
+    TimedOut = "TimedOut", Info..=Warn, "af97f50cd124501fa8b4c0f165d49ddd",
+        "The read did not end within its time limit.";
+    PermissionDenied = "PermissionDenied", Info..=Warn, "6ab3e22fa1de5b1485fd0940d4f54756",
+        "The operating system refused the read.";
+    ConnectionRefused = "ConnectionRefused", Info..=Error, "b44dc84e992d5994a86d1fa8830c9003",
+        "The peer refused the connection.";
+    Unreachable = "Unreachable", Info..=Error, "ee248118735f59f8849b6f887044d0cd",
+        "The peer cannot be reached.";
+    NameNotResolved = "NameNotResolved", Info..=Error, "1de40631c1095e56b8c4f2c31647adf1",
+        "The name does not resolve.";
+    TlsFailed = "TlsFailed", Info..=Error, "37cb7b0dfa4c55a592e8edab8fd940df",
+        "The TLS handshake failed.";
+    Unauthenticated = "Unauthenticated", Info..=Error, "6ef79f4d568f5790b1e42dc3ef06abe7",
+        "The peer does not accept who we are (401).";
+    Forbidden = "Forbidden", Info..=Error, "1afcdaef7c915f3f95f776ce1f3bd8e2",
+        "The peer knows us and refuses (403).";
+    InvalidAnswer = "InvalidAnswer", Info..=Warn, "4f4bd72816855b4cab3ba6273366baa7",
+        "The answer makes no sense.";
+    Unavailable = "Unavailable", Info..=Error, "4aaa0ecbd49e54e88df3386d471e6945",
+        "The peer says it cannot answer now.";
+    Unsupported = "Unsupported", Info..=Warn, "6b90a64efd3c5e7c8655bdfb4e873a3d",
+        "The peer does not know the call.";
+    InvalidInput = "InvalidInput", Info..=Warn, "023588278fac5ae29ca89114261dcf03",
+        "A file or setting cannot be used as it is.";
+    Panicked = "Panicked", Warn..=Error, "fafa1fabb9de5ac9b6fdf76d6acc1814",
+        "The check failed inside Outrider itself.";
+    NotYetRead = "NotYetRead", Ok..=Info, "66a63d84fd2158129fe0e03058ef2c07",
+        "The first read has not been made yet.";
+    IoError = "IoError", Info..=Warn, "d09367cf712458d08276d74d934b3621",
+        "The operating system reported an error.";
+    AgentRunning = "AgentRunning", Ok..=Ok, "516a14a11aae509f9897c32c5a85a87b",
+        "The agent runs and its checks make progress.";
+    AgentStarting = "AgentStarting", Info..=Info, "cf34639cc0535cbf9bdc1ff170537176",
+        "The agent has started and waits for its first reads.";
+    NodeHeard = "NodeHeard", Ok..=Ok, "0278d8e2f05756109da72b332cd601df",
+        "The node reports in time.";
+    NodeSilent = "NodeSilent", Warn..=Error, "922c9857a5c658c6ac8c7a9c96f959e4",
+        "The node has not been heard for three intervals.";
+    NodeNeverReported = "NodeNeverReported", Info..=Warn, "a42f279ba37a510aa8690e0f79742421",
+        "The node enrolled and has not reported yet.";
+    ConfigAccepted = "ConfigAccepted", Ok..=Ok, "3352e66a58dd53c6999ed78540731132",
+        "The configuration as written is in force.";
+    ConfigRejected = "ConfigRejected", Warn..=Error, "00370558ef7259f092ef80c279819f03",
+        "The configuration as written has errors; the last good one stays in force.";
+    ReportsFlow = "ReportsFlow", Ok..=Ok, "8904127af381552d81407b6d602172d1",
+        "Transitions reach the coordinator.";
+    NoCoordinator = "NoCoordinator", Ok..=Info, "04bd89f4dd5a5c7695a276d0a92e5f19",
+        "No coordinator is configured; verdicts stay on this machine.";
+    CoordinatorUnreachable = "CoordinatorUnreachable", Warn..=Error, "c234d5a3b72d53758a778726c253c07c",
+        "The coordinator does not answer; transitions wait in the spool.";
+    EnrolmentPending = "EnrolmentPending", Info..=Warn, "a2215260ba6f527ead7a7abe258477c6",
+        "An operator has to approve this node.";
+    EnrolmentRefused = "EnrolmentRefused", Warn..=Error, "c26e97cc4a085c7da62903b90c615e19",
+        "The coordinator refuses this node.";
+    SpoolOverflowed = "SpoolOverflowed", Warn..=Error, "9fb4fef1650c54a5b0eb4d1004270f22",
+        "The spool was full; older transitions were merged and counted.";
+    SpoolFailing = "SpoolFailing", Warn..=Error, "d201b11b009e5064a4461b8815388bcb",
+        "The spool cannot be written or was corrupt and set aside.";
+    IdentityClear = "IdentityClear", Ok..=Ok, "81bc799232f654059d3b6f0be32adabd",
+        "No other living machine has this identity.";
+    IdentityCloned = "IdentityCloned", Error..=Error, "bd9365951558589aa8a2ce357d2bb918",
+        "Two living machines share one identity.";
+    HostHasRoom = "HostHasRoom", Ok..=Ok, "975954c44eec59f2acbf0104607e8b96",
+        "Disk and memory leave room to work.";
+    DiskSpaceLow = "DiskSpaceLow", Warn..=Error, "7b37a1927f7051409e1001b783bbde8b",
+        "A file system is nearly full.";
+    InodesLow = "InodesLow", Warn..=Error, "6cec47d84d2b58ba91a137a2b5721dd9",
+        "A file system is nearly out of inodes.";
+    FilesystemReadOnly = "FilesystemReadOnly", Warn..=Error, "0e112c54aff95a0193de46d528e541f1",
+        "A file system that must be written is read-only.";
+    MemoryLow = "MemoryLow", Warn..=Error, "fdaed7caaa7d5e38ac96f5bae0108da6",
+        "Little memory is available.";
+    PressureHigh = "PressureHigh", Warn..=Warn, "da60a4c89b5250c7a5004367f709e5d6",
+        "Tasks stall on memory or I/O.";
+    ClockInSync = "ClockInSync", Ok..=Ok, "774abe304e6d5f3d9aeb069f8ac4eb97",
+        "The clock is synchronised and agrees with the coordinator's.";
+    ClockUnsynchronized = "ClockUnsynchronized", Info..=Warn, "f7a50d9f23345b2db42177f8a2bba81e",
+        "Nobody disciplines the clock.";
+    ClockSkewed = "ClockSkewed", Warn..=Error, "02a7af1259e1572485451fed79b516c0",
+        "The clock differs from the coordinator's.";
+    CloudInitDone = "CloudInitDone", Ok..=Ok, "656ed9e3d7a95141bca0385d21c94a98",
+        "cloud-init finished.";
+    CloudInitDegraded = "CloudInitDegraded", Warn..=Warn, "5d0abe124f8357578f50b183448beac2",
+        "cloud-init finished with recoverable warnings.";
+    CloudInitFailed = "CloudInitFailed", Error..=Error, "d328336a974c55f3bf0665efceb3cb03",
+        "cloud-init failed.";
+    CloudInitRunning = "CloudInitRunning", Info..=Warn, "a9c70c175c5d59d3bde230ab808e1d9b",
+        "cloud-init has not finished.";
+    CloudInitDisabled = "CloudInitDisabled", Info..=Info, "0abe193bf0e75bffb38130d2f6ed5c16",
+        "cloud-init is switched off for this machine.";
+    GuestAgentRunning = "GuestAgentRunning", Ok..=Ok, "37408e8301bd5e02a9e7891154ad38b3",
+        "The guest agent runs and has its channel.";
+    GuestAgentPortMissing = "GuestAgentPortMissing", Error..=Error, "08c4815a77245bec8a45028ad1915342",
+        "This VM has no guest-agent channel.";
+    GuestAgentNotInstalled = "GuestAgentNotInstalled", Warn..=Error, "e6da9a84b5ba5a73850e3200709f8082",
+        "The guest agent is not installed.";
+    GuestAgentMasked = "GuestAgentMasked", Error..=Error, "e63c21416e9b5d7ea5509f46e2d76f5c",
+        "Somebody masked the guest agent's unit.";
+    GuestAgentStopped = "GuestAgentStopped", Warn..=Error, "3c91501dd4875318a231d035b4103d08",
+        "The guest agent does not run.";
+    GuestAgentStarting = "GuestAgentStarting", Info..=Info, "8d843281d2d25111b9823e798ade808e",
+        "The machine booted a short while ago; the guest agent may still start.";
+    EtcdMemberAnswers = "EtcdMemberAnswers", Ok..=Ok, "41a555ffcff0582181eab6a89dd6e315",
+        "The local etcd member answers a linearizable read.";
+    EtcdMemberIsLearner = "EtcdMemberIsLearner", Info..=Info, "ff465b64f33759fa9329c7c588018a6c",
+        "The local etcd member is a learner and catches up.";
+    EtcdMemberDown = "EtcdMemberDown", Error..=Error, "6e38f1ed83cd56d7ae208a4e9251285a",
+        "The local etcd member does not answer.";
+    EtcdQuorumMet = "EtcdQuorumMet", Ok..=Ok, "16fdd58a418b55cab2926b6f326d36f2",
+        "Every voter is healthy.";
+    EtcdSingleVoter = "EtcdSingleVoter", Info..=Info, "7555195250765be6bfdcb423b9060142",
+        "One voter: it tolerates no failure.";
+    EtcdEvenVoters = "EtcdEvenVoters", Info..=Warn, "7951b93bf9d45555853775a770b7e4af",
+        "An even number of voters tolerates no more than one voter less.";
+    EtcdToleranceReduced = "EtcdToleranceReduced", Warn..=Warn, "845fbd2608cf532eb2abbf85fd1bc079",
+        "A voter is down; quorum holds with reserve.";
+    EtcdNoTolerance = "EtcdNoTolerance", Warn..=Error, "259c7fe109c9549ba1e04094ee7aa06b",
+        "Quorum holds; the next loss stops the cluster.";
+    EtcdQuorumSuspected = "EtcdQuorumSuspected", Warn..=Error, "e779e571e35b51ba86c97c2059d52989",
+        "A linearizable read failed; quorum may be lost.";
+    EtcdQuorumLost = "EtcdQuorumLost", Error..=Error, "6bb316ada2a75fbeaa52193710eb99f6",
+        "Fewer voters are healthy than quorum needs.";
+    EtcdNoMembers = "EtcdNoMembers", Warn..=Warn, "d3c93888f09d56699abe0802d23442af",
+        "The member list is empty or could not be read.";
+    EtcdMembersExpected = "EtcdMembersExpected", Ok..=Ok, "eeb15a27bc4c5f6ba60d15badd6291c3",
+        "The member list is as expected.";
+    EtcdGhostMember = "EtcdGhostMember", Warn..=Error, "14c9fd457cf75fc195aa85e334a1ea41",
+        "A member has no Kubernetes node.";
+    EtcdLearnerJoining = "EtcdLearnerJoining", Info..=Info, "1fc37ff900115c5282f5a76232517407",
+        "A learner joins and catches up.";
+    EtcdLearnerBlocking = "EtcdLearnerBlocking", Warn..=Error, "236ba2c1b9e8530c98a76496ded17e8f",
+        "A learner does not answer and blocks further joins.";
+    EtcdClusterIdMismatch = "EtcdClusterIdMismatch", Error..=Error, "df5d1fe2fc7f505189a42bb67e2f6956",
+        "Members belong to different clusters.";
+    EtcdMemberUnstarted = "EtcdMemberUnstarted", Info..=Warn, "f24aabd49a3259f885e8649782cb5b18",
+        "A member was added and has never started.";
+    EtcdSpaceFree = "EtcdSpaceFree", Ok..=Ok, "2b4f30a33bab5fb0bca1a653fc3e86fd",
+        "The database has room and no alarm is set.";
+    EtcdSpaceLow = "EtcdSpaceLow", Warn..=Warn, "333b870f02e15bd6af9905a8b6d5fb8b",
+        "The database nears its quota.";
+    EtcdNoSpace = "EtcdNoSpace", Error..=Error, "d85e7b34af925be88999412273a2e29b",
+        "A NOSPACE alarm stops all writes.";
+    EtcdAlarmLeftOver = "EtcdAlarmLeftOver", Error..=Error, "e166767f5df7565baf4028ca5752d289",
+        "Space is free again and the NOSPACE alarm is still set.";
+    EtcdCorrupt = "EtcdCorrupt", Error..=Error, "8abc022528b25d978ae7ec541405457c",
+        "A CORRUPT alarm is set.";
+    EtcdDiskFast = "EtcdDiskFast", Ok..=Ok, "0f10b4beb0bd512387ad6862c0053ee9",
+        "fsync is fast enough.";
+    EtcdDiskSlow = "EtcdDiskSlow", Warn..=Error, "7d5197c7e31457439fb08ca7ae4e3709",
+        "fsync is slow.";
+    EtcdDiskUnmeasured = "EtcdDiskUnmeasured", Info..=Info, "f55c8ee915c95e34a1faebf22bf52f56",
+        "Too few writes between two scrapes to judge the disk.";
+    CertificatesInDate = "CertificatesInDate", Ok..=Ok, "5dc253e8132a52c7ad01fb148e291b24",
+        "Certificates are valid for long enough.";
+    CertificateEnding = "CertificateEnding", Info..=Error, "1816a2f2e28a5a60898800366a4b4a61",
+        "A certificate ends soon.";
+    CertificateExpired = "CertificateExpired", Error..=Error, "3ec358d242ab5c86b03d79d1bdab5bb1",
+        "A certificate has ended.";
+    BalancerAnswers = "BalancerAnswers", Ok..=Ok, "218db78171fd583a969dd30c9663e446",
+        "Every address of the balancer accepts connections.";
+    BalancerPartlyDown = "BalancerPartlyDown", Error..=Error, "d9b7349ff475532c9b6a35e1942c04e1",
+        "Some addresses of the balancer do not accept connections.";
+    BalancerDown = "BalancerDown", Error..=Error, "103a28a3279a5e1cae02a63a752b260d",
+        "No address of the balancer accepts connections.";
+    BalancerCertificateWrong = "BalancerCertificateWrong", Error..=Error, "a868ae074ec95c418701c365b94a9664",
+        "The certificate seen at the balancer is not good for its name.";
+    BalancerCertificateEnding = "BalancerCertificateEnding", Info..=Error, "147c9a572f615338b5673fccd58d818c",
+        "The certificate seen at the balancer ends soon or has ended.";
+    ForwardingWorks = "ForwardingWorks", Ok..=Ok, "4a349537db855c04a6c403bbde159372",
+        "The balancer forwards to Rancher.";
+    RedirectMissing = "RedirectMissing", Warn..=Warn, "aedcdc92f32b52cfb2d94bd953009273",
+        "Plain http is not redirected to https.";
+    RedirectLoop = "RedirectLoop", Error..=Error, "6bf7eb1e4e1b5848a0f58ef1c5e0a856",
+        "https redirects to itself.";
+    ForwardedHeaderIgnored = "ForwardedHeaderIgnored", Error..=Error, "3c5ee2b898e45c3087ded98195c09d10",
+        "The ingress does not trust X-Forwarded-Proto.";
+    ForwardedHeaderMissing = "ForwardedHeaderMissing", Error..=Error, "209b2a7cb929524da2185de42f32230e",
+        "The balancer does not send X-Forwarded-Proto.";
+    HostNotRouted = "HostNotRouted", Error..=Error, "43937bca8e6d56d58d0b31c0fb34c7e0",
+        "No ingress matches the Rancher host; a default backend answers.";
+    BackendDown = "BackendDown", Warn..=Error, "2c03da24157e5c4f984fac7bd0036c43",
+        "A backend does not answer.";
+    DeadBackendInUse = "DeadBackendInUse", Error..=Error, "6835cca7d3585b518db37aa3be8543d1",
+        "A backend is down and the balancer still uses it.";
+    NotRancher = "NotRancher", Error..=Error, "9b1f2c4158df536f82fe14365913446a",
+        "What answers behind the balancer is not Rancher.";
+    BackendError = "BackendError", Error..=Error, "54dea7172d9f524db63b52890c1b9d1b",
+        "The balancer answers with a server error.";
+}
+
+impl ReasonCode {
+    /// The registry's entry; `None` for a word of a later version.
+    pub fn info(&self) -> Option<&'static ReasonInfo> {
+        REASONS.iter().find(|info| info.code == self.as_str())
+    }
+}
+
+impl From<&crate::UnknownCause> for ReasonCode {
+    /// The causes of `Unknown` are reasons by the same word.
+    fn from(cause: &crate::UnknownCause) -> Self {
+        ReasonCode::from(cause.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn message_ids_are_unique_and_well_formed() {
+        let ids: BTreeSet<_> = REASONS.iter().map(|r| r.message_id).collect();
+        assert_eq!(ids.len(), REASONS.len());
+        assert!(ids.iter().all(|id| id.len() == 32 && id.bytes().all(|b| b.is_ascii_hexdigit())));
+    }
+
+    #[test]
+    fn every_cause_of_unknown_is_a_reason() {
+        for cause in crate::UnknownCause::ALL {
+            assert!(ReasonCode::from(cause).info().is_some(), "{cause} is no reason code");
+        }
+    }
+
+    #[test]
+    fn severity_ranges_are_ranges() {
+        for r in REASONS {
+            assert!(r.severities.0 <= r.severities.1, "{}", r.code);
+        }
+    }
+
+    #[test]
+    fn every_code_has_a_runbook_and_every_runbook_a_code() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/runbooks");
+        let written: BTreeSet<String> = std::fs::read_dir(&folder)
+            .expect("docs/runbooks")
+            .filter_map(|e| e.ok()?.file_name().into_string().ok()?.strip_suffix(".md").map(str::to_owned))
+            .filter(|name| name != "README")
+            .collect();
+        let known: BTreeSet<String> = REASONS.iter().map(|r| r.code.to_owned()).collect();
+        assert_eq!(written, known, "left: runbooks, right: codes");
+    }
+}
