@@ -1,0 +1,264 @@
+//! What the first bytes of userdata mean to cloud-init (`facts/cloud-init.md`, sections 1 and 2).
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+
+use crate::{Finding, Severity};
+
+/// What cloud-init takes the document for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A cloud-config mapping.
+    CloudConfig,
+    /// A list of parts; newer versions on some systems crash on it.
+    CloudConfigArchive,
+    /// A script.
+    Script,
+    /// A MIME multipart document.
+    Multipart,
+    /// A template, rendered before it is read.
+    Jinja,
+    /// Another `#word` that cloud-init knows (`#include`, `#cloud-boothook`, `#part-handler`).
+    OtherDirective,
+    /// Compressed with gzip.
+    Gzip,
+    /// Nothing cloud-init would act on.
+    Ignored,
+    /// No bytes, or blanks only.
+    Empty,
+}
+
+const HEADER: &str = "#cloud-config";
+const BOM: &[u8] = b"\xEF\xBB\xBF";
+const GZIP: &[u8] = b"\x1F\x8B";
+const ARCHIVE: &str = "#cloud-config-archive";
+const JSONP: &str = "#cloud-config-jsonp";
+const OTHER_DIRECTIVES: [&str; 5] = ["#include", "#cloud-boothook", "#part-handler", "#upstart-job", JSONP];
+
+/// Recognises `userdata` as it lies in a *plain text* field and says what cloud-init would make of it.
+pub fn recognise(userdata: &[u8]) -> (Kind, Vec<Finding>) {
+    if userdata.starts_with(BOM) {
+        let (kind, mut findings) = recognise(&userdata[BOM.len()..]);
+        let cure = "save the file as UTF-8 without byte-order mark";
+        let message = "a byte-order mark (EF BB BF) stands before the header; cloud-init processes nothing";
+        findings.push(error("ByteOrderMark", 1, message, cure));
+        let ignored = if kind == Kind::Empty { Kind::Empty } else { Kind::Ignored };
+        return (ignored, findings);
+    }
+    if userdata.starts_with(GZIP) {
+        return (Kind::Gzip, Vec::new());
+    }
+    let text = String::from_utf8_lossy(userdata);
+    let trimmed = text.trim_start();
+    if trimmed.is_empty() {
+        return (Kind::Empty, Vec::new());
+    }
+    let first_line = text[..text.len() - trimmed.len()].matches('\n').count() + 1;
+    let line = trimmed.lines().next().unwrap_or_default();
+    let mut findings = Vec::new();
+    if trimmed.len() != text.len() {
+        let message = format!(
+            "the first words stand on line {first_line} behind blanks; old versions match the exact start"
+        );
+        findings.push(warn("TextBeforeHeader", 1, &message, "delete everything before the header"));
+    }
+    let kind = kind_of(line.trim_end(), trimmed, first_line, &mut findings);
+    if kind == Kind::CloudConfig {
+        nested_wrapper(trimmed, first_line, &mut findings);
+    }
+    if matches!(kind, Kind::Script | Kind::Multipart) && text.contains("\r\n") {
+        let message =
+            "carriage returns at the ends of lines: the interpreter takes them for part of the command";
+        findings.push(warn("CarriageReturns", first_line, message, "save the file with LF line ends"));
+    }
+    (kind, findings)
+}
+
+fn kind_of(line: &str, body: &str, at: usize, findings: &mut Vec<Finding>) -> Kind {
+    let word = line.split_whitespace().next().unwrap_or_default();
+    if line.starts_with("## template:") {
+        return Kind::Jinja;
+    }
+    if line.starts_with("#!") {
+        return Kind::Script;
+    }
+    // cloud-init matches prefixes, the longest first (canonical/cloud-init: cloudinit/handlers/__init__.py).
+    let lower = line.to_ascii_lowercase();
+    if lower.starts_with(HEADER) && !lower.starts_with(ARCHIVE) && !lower.starts_with(JSONP) {
+        if !line.starts_with(HEADER) {
+            let message = format!("{word} is recognised by newer versions only; older ones match the case");
+            findings.push(warn("HeaderCase", at, &message, HEADER));
+        }
+        return Kind::CloudConfig;
+    }
+    if lower.starts_with(ARCHIVE) {
+        let message =
+            "an archive is a list; some versions (24.4 on Alma and Rocky 9) assume a mapping and crash";
+        findings.push(warn("CloudConfigArchive", at, message, "one plain #cloud-config mapping"));
+        return Kind::CloudConfigArchive;
+    }
+    if OTHER_DIRECTIVES.iter().any(|prefix| lower.starts_with(prefix)) {
+        return Kind::OtherDirective;
+    }
+    if lower.starts_with("content-type:") || lower.starts_with("mime-version:") {
+        return Kind::Multipart;
+    }
+    findings.push(ignored(line, body, at));
+    Kind::Ignored
+}
+
+/// Why a document that has no header is ignored: encoded, misspelt, or simply without one.
+fn ignored(line: &str, body: &str, at: usize) -> Finding {
+    if let Some(inner) = encoded(body) {
+        let message =
+            format!("this is base64 of {inner}; a plain field is not decoded, so all of it is ignored");
+        let cure = "put this text into the base64 field as it is, or decode it for the plain field; never encode it again";
+        return error("Base64InPlainField", at, &message, cure);
+    }
+    let squeezed: String =
+        line.chars().filter(|c| c.is_alphanumeric()).collect::<String>().to_ascii_lowercase();
+    if line.starts_with('#') && squeezed.starts_with("cloudconfig") {
+        let message = format!("{line:?} is a comment, not the header; all of the document is ignored");
+        return error("HeaderMisspelt", at, &message, HEADER);
+    }
+    let message = "no header: cloud-init warns of unhandled data once and ignores all of the document";
+    error("HeaderMissing", at, message, "make #cloud-config the first line")
+}
+
+/// What a base64 text holds, if it is one: looked at, never guessed from its first letters alone.
+fn encoded(body: &str) -> Option<&'static str> {
+    let text: String = body.chars().filter(|c| !c.is_ascii_whitespace()).collect();
+    if text.len() < 16 {
+        return None;
+    }
+    let bytes = STANDARD.decode(&text).or_else(|_| STANDARD_NO_PAD.decode(&text)).ok()?;
+    if bytes.starts_with(GZIP) {
+        return Some("a gzip file");
+    }
+    let inner = std::str::from_utf8(&bytes).ok()?;
+    let start = inner.trim_start_matches('\u{feff}').trim_start();
+    if start.to_ascii_lowercase().starts_with(HEADER) {
+        return Some("a cloud-config");
+    }
+    if start.starts_with("#!") {
+        return Some("a script");
+    }
+    encoded(inner).map(|_| "base64 (encoded twice)")
+}
+
+/// `user-data:` and `autoinstall:` wrappers: keys below them are never found at run time.
+fn nested_wrapper(body: &str, first_line: usize, findings: &mut Vec<Finding>) {
+    let mut keys = body.lines().enumerate().filter(|(_, line)| {
+        !line.trim().is_empty() && !line.starts_with([' ', '\t', '#', '-']) && line.contains(':')
+    });
+    let Some((number, key)) = keys.next() else { return };
+    let name = key.split(':').next().unwrap_or_default().trim_matches(['"', '\'', ' ']);
+    let alone = keys.next().is_none();
+    if alone && matches!(name, "user-data" | "userdata" | "userData" | "autoinstall" | "cloud-config") {
+        let message =
+            format!("{name:?} is no top-level key of cloud-config; everything nested under it is ignored");
+        findings.push(error(
+            "UnknownTopLevelKey",
+            first_line + number,
+            &message,
+            "move the keys to the top level",
+        ));
+    }
+}
+
+fn error(code: &'static str, line: usize, message: &str, cure: &str) -> Finding {
+    Finding { severity: Severity::Error, code, line, message: message.to_owned(), cure: cure.to_owned() }
+}
+
+fn warn(code: &'static str, line: usize, message: &str, cure: &str) -> Finding {
+    Finding { severity: Severity::Warn, ..error(code, line, message, cure) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BODY: &str = "packages: [a]\n";
+
+    fn worst(userdata: &[u8]) -> (Kind, Severity, Vec<&'static str>) {
+        let (kind, findings) = recognise(userdata);
+        let severity = findings.iter().map(|f| f.severity).max().unwrap_or(Severity::Ok);
+        (kind, severity, findings.iter().map(|f| f.code).collect())
+    }
+
+    fn check(start: &str, kind: Kind, severity: Severity, codes: &[&str]) {
+        let input = format!("{start}{BODY}");
+        assert_eq!(worst(input.as_bytes()), (kind, severity, codes.to_vec()), "{input:?}");
+    }
+
+    /// Case TC02, every row and further ones of its kind.
+    #[test]
+    fn header_recognition() {
+        use Severity::{Error, Ok, Warn};
+        check("", Kind::Ignored, Error, &["HeaderMissing"]);
+        check("users:\n- default\n", Kind::Ignored, Error, &["HeaderMissing"]);
+        check("\u{feff}#cloud-config\n", Kind::Ignored, Error, &["ByteOrderMark"]);
+        check("\u{feff}#!/bin/sh\n", Kind::Ignored, Error, &["ByteOrderMark"]);
+        check("\n\n#cloud-config\n", Kind::CloudConfig, Warn, &["TextBeforeHeader"]);
+        check("  #cloud-config\n", Kind::CloudConfig, Warn, &["TextBeforeHeader"]);
+        check("# cloud-config\n", Kind::Ignored, Error, &["HeaderMisspelt"]);
+        check("#cloud_config\n", Kind::Ignored, Error, &["HeaderMisspelt"]);
+        check("#  Cloud Config\n", Kind::Ignored, Error, &["HeaderMisspelt"]);
+        check("#cloud-configuration\n", Kind::CloudConfig, Ok, &[]);
+        check("#cloud-config-jsonp\n", Kind::OtherDirective, Ok, &[]);
+        check("#Cloud-Config\n", Kind::CloudConfig, Warn, &["HeaderCase"]);
+        check("#CLOUD-CONFIG\n", Kind::CloudConfig, Warn, &["HeaderCase"]);
+        check("#cloud-config\n", Kind::CloudConfig, Ok, &[]);
+        check("#cloud-config \n", Kind::CloudConfig, Ok, &[]);
+        check("#!/bin/bash\r\necho a\r\n", Kind::Script, Warn, &["CarriageReturns"]);
+        check("#!/bin/bash\necho a\n", Kind::Script, Ok, &[]);
+        check("#cloud-config\r\npackages: [b]\r\n", Kind::CloudConfig, Ok, &[]);
+        check("#cloud-config-archive\n", Kind::CloudConfigArchive, Warn, &["CloudConfigArchive"]);
+        check("## template: jinja\n#cloud-config\n", Kind::Jinja, Ok, &[]);
+        check(
+            "Content-Type: multipart/mixed; boundary=x\r\n\r\n",
+            Kind::Multipart,
+            Warn,
+            &["CarriageReturns"],
+        );
+        check("#include\nhttps://cfg.example/a\n", Kind::OtherDirective, Ok, &[]);
+        assert_eq!(worst(b"").0, Kind::Empty);
+        assert_eq!(worst(b"\n \r\n").0, Kind::Empty);
+        assert_eq!(worst(b"\x1f\x8b\x08\x00").0, Kind::Gzip);
+    }
+
+    #[test]
+    fn base64_in_a_plain_field() {
+        for (plain, what) in [
+            (b"#cloud-config\npackages: [a]\n".to_vec(), "a cloud-config"),
+            (b"#!/bin/sh\necho hello there\n".to_vec(), "a script"),
+            (b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\x01\x02\x03".to_vec(), "a gzip file"),
+            (STANDARD.encode("#cloud-config\npackages: [a]\n").into_bytes(), "encoded twice"),
+        ] {
+            let (kind, findings) = recognise(STANDARD.encode(&plain).as_bytes());
+            assert_eq!((kind, findings[0].code), (Kind::Ignored, "Base64InPlainField"));
+            assert!(findings[0].message.contains(what), "{}", findings[0].message);
+            assert!(findings[0].cure.contains("base64 field"));
+        }
+        let given = b"I2Nsb3VkLWNvbmZpZwpwYWNrYWdlczogW2FdCg==";
+        assert_eq!(recognise(given).1[0].code, "Base64InPlainField");
+    }
+
+    #[test]
+    fn a_wrapper_round_everything_is_named_with_its_line() {
+        let (kind, findings) =
+            recognise(b"#cloud-config\n# hello\nuser-data:\n  packages: [a]\n  runcmd: []\n");
+        assert_eq!((kind, findings[0].code, findings[0].line), (Kind::CloudConfig, "UnknownTopLevelKey", 3));
+        assert_eq!(recognise(b"#cloud-config\nautoinstall:\n  runcmd: []\n").1[0].code, "UnknownTopLevelKey");
+        assert!(recognise(b"#cloud-config\nhostname: a\nusers:\n  - default\n").1.is_empty());
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic() {
+        for n in 0..=255u8 {
+            recognise(&[n]);
+            recognise(&[0xEF, 0xBB, 0xBF, n, b'\n', n]);
+            recognise(&[b'#', n, 0xC3]);
+        }
+    }
+}
