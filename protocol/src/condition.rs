@@ -148,7 +148,9 @@ impl ConditionType {
         match self {
             T::GuestAgentReady => Check::GuestAgent,
             T::CloudInitSucceeded => Check::CloudInit,
-            T::EtcdMemberHealthy | T::EtcdQuorum | T::EtcdSpace | T::EtcdDisk | T::EtcdMembership => Check::Etcd,
+            T::EtcdMemberHealthy | T::EtcdQuorum | T::EtcdSpace | T::EtcdDisk | T::EtcdMembership => {
+                Check::Etcd
+            }
             T::LoadBalancerReachable
             | T::LoadBalancerForwarding
             | T::LoadBalancerWebSocket

@@ -5,7 +5,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use crate::{Condition, EtcdFacts, Fact, LoadBalancerFacts, NodeConfig, NodeRef, Timestamp, Transition, TypeMeta};
+use crate::{
+    Condition, EtcdFacts, Fact, LoadBalancerFacts, NodeConfig, NodeRef, Timestamp, Transition, TypeMeta,
+};
 
 /// Who a machine is, by several marks: two living machines that share them are clones.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
