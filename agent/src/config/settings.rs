@@ -18,12 +18,44 @@ pub struct Settings {
     pub checks: BTreeMap<Check, CheckSettings>,
     /// Thresholds of `[checks.*]`.
     pub thresholds: Thresholds,
+    /// `[checks.etcd] poll`: time between looks at the local member, between full passes.
+    pub etcd_poll: Duration,
+    /// `[checks.cloud-init] settled_interval`: time between passes once cloud-init has finished.
+    pub cloud_init_settled_interval: Duration,
     /// `[etcd]`.
     pub etcd: EtcdSettings,
     /// `[[load_balancer]]`.
     pub load_balancers: Vec<LoadBalancerSettings>,
+    /// `[topology]`.
+    pub topology: TopologySettings,
+    /// `[guest_agent]`.
+    pub guest_agent: GuestAgentSettings,
     /// `[report]`.
     pub report: ReportSettings,
+}
+
+impl Default for Settings {
+    /// What holds where nothing is written.
+    fn default() -> Self {
+        let checks = Check::ALL.iter().filter(|check| **check != Check::Agent);
+        Self {
+            node: NodeSettings { name: None, cluster: String::new(), profile: Profile::Generic },
+            coordinator: CoordinatorSettings::default(),
+            checks: checks.map(|check| (check.clone(), CheckSettings::default_of(check))).collect(),
+            thresholds: Thresholds::default(),
+            etcd_poll: Duration::from_secs(1),
+            cloud_init_settled_interval: Duration::from_secs(600),
+            etcd: EtcdSettings::default(),
+            load_balancers: Vec::new(),
+            topology: TopologySettings::default(),
+            guest_agent: GuestAgentSettings::default(),
+            report: ReportSettings {
+                heartbeat: Duration::from_secs(30),
+                metrics_listen: None,
+                textfile: None,
+            },
+        }
+    }
 }
 
 /// `[node]`.
@@ -57,6 +89,19 @@ pub struct CheckSettings {
     pub interval: Duration,
     /// Limit of one pass.
     pub timeout: Duration,
+}
+
+impl CheckSettings {
+    /// Cadence and limit where nothing is written.
+    pub fn default_of(check: &Check) -> Self {
+        let (interval, timeout) = match check {
+            Check::CloudInit => (30, 10),
+            Check::Etcd => (120, 10),
+            Check::LoadBalancer => (60, 30),
+            _ => (60, 10),
+        };
+        Self { enabled: true, interval: Duration::from_secs(interval), timeout: Duration::from_secs(timeout) }
+    }
 }
 
 /// `[etcd]`: left out, the cluster is found on RKE2, K3s, RKE1 and kubeadm nodes.
@@ -103,6 +148,42 @@ pub struct LoadBalancerSettings {
     pub tries: u32,
     /// Fixed addresses a name, instead of DNS.
     pub resolve: BTreeMap<String, Vec<IpAddr>>,
+}
+
+/// `[topology]`: read and checked; no check of this version acts on it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TopologySettings {
+    /// `auto`, `sync`, `verify` or `off`.
+    pub mode: String,
+    /// Field managers whose labels may be taken over.
+    pub take_over: Vec<String>,
+    /// Kubeconfig of the guest cluster.
+    pub kubeconfig: Option<PathBuf>,
+    /// Kubeconfig of the Harvester cluster.
+    pub harvester_kubeconfig: Option<PathBuf>,
+    /// Whether a zone that cannot be told is an error.
+    pub strict: bool,
+}
+
+impl Default for TopologySettings {
+    fn default() -> Self {
+        Self {
+            mode: "auto".to_owned(),
+            take_over: Vec::new(),
+            kubeconfig: None,
+            harvester_kubeconfig: None,
+            strict: false,
+        }
+    }
+}
+
+/// `[guest_agent]`: read and checked; no step of this version acts on it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GuestAgentSettings {
+    /// Whether a missing or stopped guest agent may be installed and started.
+    pub manage: bool,
+    /// A package to install it from, instead of the distribution's.
+    pub package_file: Option<PathBuf>,
 }
 
 /// `[report]`.

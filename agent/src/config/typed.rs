@@ -1,0 +1,295 @@
+//! Third stage: typed settings. What is wrong is reported and replaced by its default.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use outrider_protocol::{BalancerMode, Check, Profile, Thresholds};
+
+use super::Problem;
+use super::reader::{Section, address, checksum, closest, one_of, path, socket_address, url};
+use super::settings::*;
+use super::written::Table;
+
+/// Checks of later versions: known words, so that a configuration written ahead of an upgrade is no error.
+const LATER_CHECKS: [&str; 6] =
+    ["topology", "dns", "credentials", "kubernetes", "rancher-agent", "eks-anywhere"];
+
+const SECOND: Duration = Duration::from_secs(1);
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// Types the merged tree.
+pub(super) fn settings(table: &Table, problems: &mut Vec<Problem>, notes: &mut Vec<Problem>) -> Settings {
+    let mut settings = Settings::default();
+    let mut root = Section::root(table);
+    node(&mut root, &mut settings.node);
+    coordinator(&mut root, &mut settings.coordinator);
+    checks(&mut root, &mut settings, notes);
+    etcd(&mut root, &mut settings.etcd);
+    settings.load_balancers = load_balancers(&mut root);
+    topology(&mut root, &mut settings.topology, notes);
+    guest_agent(&mut root, &mut settings.guest_agent, notes);
+    report(&mut root, &mut settings.report);
+    problems.extend(root.finish());
+    settings
+}
+
+fn set<T>(target: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *target = value;
+    }
+}
+
+fn node(root: &mut Section, node: &mut NodeSettings) {
+    let mut section = root.section("node");
+    node.name = section.text("name", node_name);
+    set(
+        &mut node.cluster,
+        section.text("cluster", |s| if s.is_empty() { Ok(String::new()) } else { node_name(s) }),
+    );
+    let words: Vec<&str> = Profile::ALL.iter().map(Profile::as_str).collect();
+    set(&mut node.profile, section.text("profile", |s| one_of(&words, s).map(|w| Profile::from(w.as_str()))));
+    root.absorb(section);
+}
+
+/// Names travel in URLs, file names and certificates.
+fn node_name(text: &str) -> Result<String, String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    if text.is_empty() || text.len() > 253 || !text.chars().all(fits) {
+        return Err(format!("is {text:?}; expected 1 to 253 letters, digits, '-', '.' or '_'"));
+    }
+    Ok(text.to_owned())
+}
+
+fn coordinator(root: &mut Section, coordinator: &mut CoordinatorSettings) {
+    let mut section = root.section("coordinator");
+    set(&mut coordinator.urls, section.texts("urls", |s| url(s, &[("https", 443)]).map(|(url, _, _)| url)));
+    coordinator.ca_checksum = section.text("ca_checksum", checksum);
+    coordinator.token_file = section.text("token_file", path);
+    root.absorb(section);
+}
+
+fn checks(root: &mut Section, settings: &mut Settings, notes: &mut Vec<Problem>) {
+    let mut section = root.section("checks");
+    let known: Vec<&str> = Check::ALL.iter().filter(|c| **c != Check::Agent).map(Check::as_str).collect();
+    for name in section.names() {
+        if known.contains(&name) {
+            let mut check = section.section(name);
+            one_check(&mut check, &Check::from(name), settings);
+            section.absorb(check);
+        } else if name == "certificates" {
+            let mut check = section.section(name);
+            let days = check.three("days", "days that inform, warn and are an error, such as [120, 30, 7]");
+            if days.is_some_and(|[info, warn, error]| info < warn || warn < error || error < 0) {
+                check.problem("days", "expected falling numbers, such as [120, 30, 7]");
+            } else {
+                set(&mut settings.thresholds.certificate_days, days);
+            }
+            section.absorb(check);
+        } else if LATER_CHECKS.contains(&name) {
+            let mut check = section.section(name);
+            check.boolean("enabled");
+            check.duration("interval", SECOND, DAY);
+            check.duration("timeout", Duration::from_millis(100), Duration::from_secs(600));
+            section.absorb(check);
+            note(notes, &section, name, &format!("checks.{name}"), "this version has no such check");
+        } else {
+            let all: Vec<&str> = known.iter().chain(&LATER_CHECKS).copied().chain(["certificates"]).collect();
+            section.section(name);
+            let meant = match closest(name, &all) {
+                Some(near) => format!("no such check; did you mean `{near}`?"),
+                None => format!("no such check; checks are {}", known.join(", ")),
+            };
+            section.problem(name, meant);
+        }
+    }
+    root.absorb(section);
+}
+
+fn note(notes: &mut Vec<Problem>, section: &Section, key: &str, path: &str, message: &str) {
+    notes.extend(section.place(key).map(|place| place.problem(path, message)));
+}
+
+fn one_check(section: &mut Section, check: &Check, settings: &mut Settings) {
+    let mut values = CheckSettings::default_of(check);
+    set(&mut values.enabled, section.boolean("enabled"));
+    set(&mut values.interval, section.duration("interval", SECOND, DAY));
+    let timeout = section.duration("timeout", Duration::from_millis(100), Duration::from_secs(600));
+    set(&mut values.timeout, timeout);
+    settings.checks.insert(check.clone(), values);
+    let thresholds = &mut settings.thresholds;
+    match check {
+        Check::Host => host_thresholds(section, thresholds),
+        Check::Clock => {
+            let (warn, error) = (
+                section.duration("offset_warn", Duration::ZERO, DAY),
+                section.duration("offset_error", Duration::ZERO, DAY),
+            );
+            let ms = |d: Duration| d.as_millis() as i64;
+            let warn = warn.map_or(thresholds.clock_warn_ms, ms);
+            let error = error.map_or(thresholds.clock_error_ms, ms);
+            if warn > error {
+                section.problem("offset_warn", "is above offset_error; it must warn before it is an error");
+            } else {
+                (thresholds.clock_warn_ms, thresholds.clock_error_ms) = (warn, error);
+            }
+        }
+        Check::CloudInit => {
+            set(&mut settings.cloud_init_settled_interval, section.duration("settled_interval", SECOND, DAY));
+        }
+        Check::GuestAgent => {
+            let grace = section.duration("grace", Duration::ZERO, DAY);
+            set(&mut thresholds.guest_agent_grace_seconds, grace.map(|d| d.as_secs()));
+        }
+        Check::Etcd => {
+            set(
+                &mut settings.etcd_poll,
+                section.duration("poll", Duration::from_millis(200), Duration::from_secs(3600)),
+            );
+            etcd_thresholds(section, thresholds);
+        }
+        _ => {}
+    }
+}
+
+fn host_thresholds(section: &mut Section, t: &mut Thresholds) {
+    for (warn, error, what) in [
+        (&mut t.disk_warn_percent, &mut t.disk_error_percent, "disk"),
+        (&mut t.memory_warn_percent, &mut t.memory_error_percent, "memory"),
+    ] {
+        let keys = (format!("{what}_warn_percent"), format!("{what}_error_percent"));
+        let w = section.percent(&keys.0).unwrap_or(*warn);
+        let e = section.percent(&keys.1).unwrap_or(*error);
+        if w < e {
+            let message =
+                format!("is {w}, below {} ({e}): what is free falls through the warning first", keys.1);
+            section.problem(&keys.0, message);
+        } else {
+            (*warn, *error) = (w, e);
+        }
+    }
+}
+
+fn etcd_thresholds(section: &mut Section, t: &mut Thresholds) {
+    set(&mut t.etcd_space_warn_percent, section.percent("space_warn_percent"));
+    let minute = Duration::from_secs(60);
+    let ms = |d: Duration| d.as_millis() as f64;
+    let warn = section.duration("fsync_warn", Duration::ZERO, minute).map_or(t.etcd_fsync_warn_ms, ms);
+    let error = section.duration("fsync_error", Duration::ZERO, minute).map_or(t.etcd_fsync_error_ms, ms);
+    if warn > error {
+        section.problem("fsync_warn", "is above fsync_error; it must warn before it is an error");
+    } else {
+        (t.etcd_fsync_warn_ms, t.etcd_fsync_error_ms) = (warn, error);
+    }
+    let stalled = section.duration("learner_stalled", SECOND, DAY);
+    set(&mut t.etcd_learner_stalled_seconds, stalled.map(|d| d.as_secs()));
+}
+
+fn etcd(root: &mut Section, etcd: &mut EtcdSettings) {
+    let mut section = root.section("etcd");
+    let endpoint = |s: &str| {
+        let (_, host, port) = url(s, &[("https", 2379), ("http", 2379)])?;
+        let scheme = if s.starts_with("http:") { "http" } else { "https" };
+        Ok(if host.contains(':') {
+            format!("{scheme}://[{host}]:{port}")
+        } else {
+            format!("{scheme}://{host}:{port}")
+        })
+    };
+    set(&mut etcd.endpoints, section.texts("endpoints", endpoint));
+    etcd.ca = section.text("ca", path);
+    etcd.cert = section.text("cert", path);
+    etcd.key = section.text("key", path);
+    etcd.election_timeout =
+        section.duration("election_timeout", Duration::from_millis(10), Duration::from_secs(600));
+    match (&etcd.cert, &etcd.key) {
+        (Some(_), None) => section.problem("cert", "has no key beside it; write etcd.key too"),
+        (None, Some(_)) => section.problem("key", "has no certificate beside it; write etcd.cert too"),
+        _ => {}
+    }
+    root.absorb(section);
+}
+
+fn load_balancers(root: &mut Section) -> Vec<LoadBalancerSettings> {
+    let mut names = BTreeSet::new();
+    let mut balancers = Vec::new();
+    for mut section in root.sections("load_balancer") {
+        if let Some(balancer) = load_balancer(&mut section) {
+            if names.insert(balancer.name.clone()) {
+                balancers.push(balancer);
+            } else {
+                section.problem("name", format!("{:?} is the name of another balancer too", balancer.name));
+            }
+        }
+        root.absorb(section);
+    }
+    balancers
+}
+
+/// One entry; `None` when its URL is missing or bad: half a balancer cannot be judged.
+fn load_balancer(section: &mut Section) -> Option<LoadBalancerSettings> {
+    let written_url = section.place("url").is_some();
+    let url = section.text("url", |s| url(s, &[("https", 443)]));
+    let name =
+        section.text("name", |s| if s.is_empty() { Err("is empty".to_owned()) } else { Ok(s.to_owned()) });
+    let port = |section: &mut Section, key: &str, default: u16, least: i64| {
+        section.integer(key, least, 65_535).and_then(|i| u16::try_from(i).ok()).unwrap_or(default)
+    };
+    let http_port = port(section, "http_port", 80, 0);
+    let backend_http_port = port(section, "backend_http_port", 80, 1);
+    let modes = ["auto", "l4", "l7"];
+    let mode = section
+        .text("mode", |s| one_of(&modes, s).map(|w| BalancerMode::from(w.as_str())))
+        .unwrap_or(BalancerMode::from("auto"));
+    let backend_port = if mode.as_str() == "l7" { backend_http_port } else { 443 };
+    let backends = section.texts("backends", |s| address(s, backend_port)).unwrap_or_default();
+    let tls_modes = ["strict", "system-store"];
+    let balancer = LoadBalancerSettings {
+        name: String::new(),
+        url: String::new(),
+        host: String::new(),
+        port: 0,
+        http_port,
+        mode,
+        backends,
+        backend_http_port,
+        ca: section.text("ca", path),
+        ca_checksum: section.text("ca_checksum", checksum),
+        agent_tls_mode: section.text("agent_tls_mode", |s| one_of(&tls_modes, s)),
+        tries: section.integer("tries", 1, 20).and_then(|i| u32::try_from(i).ok()).unwrap_or(3),
+        resolve: section.addresses_by_name("resolve"),
+    };
+    let Some((url, host, port)) = url else {
+        if !written_url {
+            section.problem("url", "is missing; write url = \"https://rancher.example\"");
+        }
+        return None;
+    };
+    Some(LoadBalancerSettings { name: name.unwrap_or_else(|| host.clone()), url, host, port, ..balancer })
+}
+
+fn topology(root: &mut Section, topology: &mut TopologySettings, notes: &mut Vec<Problem>) {
+    note(notes, root, "topology", "topology", "no check of this version acts on it yet");
+    let mut section = root.section("topology");
+    set(&mut topology.mode, section.text("mode", |s| one_of(&["auto", "sync", "verify", "off"], s)));
+    set(&mut topology.take_over, section.texts("take_over", |s| Ok(s.to_owned())));
+    topology.kubeconfig = section.text("kubeconfig", path);
+    topology.harvester_kubeconfig = section.text("harvester_kubeconfig", path);
+    set(&mut topology.strict, section.boolean("strict"));
+    root.absorb(section);
+}
+
+fn guest_agent(root: &mut Section, guest_agent: &mut GuestAgentSettings, notes: &mut Vec<Problem>) {
+    note(notes, root, "guest_agent", "guest_agent", "no step of this version acts on it yet");
+    let mut section = root.section("guest_agent");
+    set(&mut guest_agent.manage, section.boolean("manage"));
+    guest_agent.package_file = section.text("package_file", path);
+    root.absorb(section);
+}
+
+fn report(root: &mut Section, report: &mut ReportSettings) {
+    let mut section = root.section("report");
+    set(&mut report.heartbeat, section.duration("heartbeat", SECOND, Duration::from_secs(3600)));
+    report.metrics_listen = section.text("metrics_listen", socket_address);
+    report.textfile = section.text("textfile", path);
+    root.absorb(section);
+}

@@ -1,0 +1,192 @@
+//! First stage: the files as they are written, each value with the place it stands at.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::{ConfigSource, Problem};
+
+/// Files longer than this are no configuration.
+const FILE_LIMIT: u64 = 1 << 20;
+
+/// Where something stands.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Place {
+    pub(super) file: Rc<Path>,
+    pub(super) line: usize,
+}
+
+impl Place {
+    pub(super) fn problem(&self, path: &str, message: impl Into<String>) -> Problem {
+        Problem {
+            file: self.file.to_path_buf(),
+            line: self.line,
+            path: path.to_owned(),
+            message: message.into(),
+        }
+    }
+}
+
+/// A value and its place.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Node {
+    pub(super) value: Value,
+    pub(super) place: Place,
+}
+
+/// A table, by key; each key has a place of its own.
+pub(super) type Table = BTreeMap<String, (Place, Node)>;
+
+/// A value as TOML has it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Value {
+    Table(Table),
+    Array(Vec<Node>),
+    String(String),
+    Integer(i64),
+    Float(f64),
+    Boolean(bool),
+    /// A date or time, or a number beyond 64 bits: valid TOML that no key of ours takes.
+    Unused(&'static str),
+}
+
+impl Value {
+    /// The type in words.
+    pub(super) fn type_name(&self) -> &'static str {
+        match self {
+            Value::Table(_) => "a table",
+            Value::Array(_) => "an array",
+            Value::String(_) => "a string",
+            Value::Integer(_) => "an integer",
+            Value::Float(_) => "a float",
+            Value::Boolean(_) => "a boolean",
+            Value::Unused(name) => name,
+        }
+    }
+}
+
+/// One file as written.
+pub(super) struct Document {
+    pub(super) file: Rc<Path>,
+    pub(super) table: Table,
+}
+
+/// Reads the files of `source` in the order they are merged.
+pub(super) fn read(source: &ConfigSource, problems: &mut Vec<Problem>) -> Vec<Document> {
+    let files = match source {
+        ConfigSource::File(file) => vec![file.clone()],
+        ConfigSource::Folders(folders) => find(folders, problems),
+    };
+    files.into_iter().filter_map(|file| read_file(&file, problems)).collect()
+}
+
+/// The files that are not shadowed: `agent.toml`, then drop-ins by name.
+fn find(folders: &[PathBuf], problems: &mut Vec<Problem>) -> Vec<PathBuf> {
+    let main = folders.iter().rev().map(|folder| folder.join("agent.toml")).find(|file| exists(file));
+    let mut drop_ins = BTreeMap::new();
+    for folder in folders {
+        let folder = folder.join("agent.toml.d");
+        let entries = match fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound) => continue,
+            Err(e) => {
+                problems.push(whole_file(&folder, format!("the folder cannot be read: {e}")));
+                continue;
+            }
+        };
+        for entry in entries.flatten() {
+            let (name, path) = (entry.file_name(), entry.path());
+            if path.extension().is_some_and(|e| e == "toml") && !name.as_encoded_bytes().starts_with(b".") {
+                drop_ins.insert(name, path);
+            }
+        }
+    }
+    main.into_iter().chain(drop_ins.into_values()).collect()
+}
+
+/// True also for a file that is there and may not be looked at: reading it gives the error.
+fn exists(file: &Path) -> bool {
+    !matches!(fs::symlink_metadata(file), Err(e) if e.kind() == ErrorKind::NotFound)
+}
+
+fn whole_file(file: &Path, message: String) -> Problem {
+    Problem { file: file.to_path_buf(), line: 0, path: String::new(), message }
+}
+
+fn read_file(file: &Path, problems: &mut Vec<Problem>) -> Option<Document> {
+    match read_text(file) {
+        Ok(text) => Some(parse(file, &text, problems)),
+        Err(e) => {
+            problems.push(whole_file(file, format!("the file cannot be read: {e}")));
+            None
+        }
+    }
+}
+
+fn read_text(file: &Path) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    fs::File::open(file)?.take(FILE_LIMIT + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > FILE_LIMIT {
+        return Err(io::Error::new(ErrorKind::InvalidData, "it is longer than 1 MiB"));
+    }
+    String::from_utf8(bytes).map_err(|e| {
+        io::Error::new(ErrorKind::InvalidData, format!("byte {} is not UTF-8", e.utf8_error().valid_up_to()))
+    })
+}
+
+/// Parses one file; what can be read beside a syntax error is kept, so that one slip hides no other.
+pub(super) fn parse(file: &Path, text: &str, problems: &mut Vec<Problem>) -> Document {
+    let file: Rc<Path> = Rc::from(file);
+    let lines = Lines::new(text);
+    let place = |offset: usize| Place { file: file.clone(), line: lines.line(offset) };
+    let (table, errors) = DeTable::parse_recoverable(text);
+    for error in errors {
+        let place = place(error.span().map_or(0, |span| span.start));
+        problems.push(place.problem("", error.message().trim().to_owned()));
+    }
+    let table = convert_table(table.into_inner(), &place);
+    Document { file, table }
+}
+
+fn convert_table(table: DeTable<'_>, place: &impl Fn(usize) -> Place) -> Table {
+    table
+        .into_iter()
+        .map(|(key, value)| {
+            let at = place(key.span().start);
+            (key.into_inner().into_owned(), (at, convert(value, place)))
+        })
+        .collect()
+}
+
+fn convert(value: Spanned<DeValue<'_>>, place: &impl Fn(usize) -> Place) -> Node {
+    let at = place(value.span().start);
+    let value = match value.into_inner() {
+        DeValue::String(s) => Value::String(s.into_owned()),
+        DeValue::Integer(i) => i64::from_str_radix(i.as_str(), i.radix())
+            .map_or(Value::Unused("an integer beyond 64 bits"), Value::Integer),
+        DeValue::Float(f) => f.as_str().parse().map_or(Value::Unused("a float out of range"), Value::Float),
+        DeValue::Boolean(b) => Value::Boolean(b),
+        DeValue::Datetime(_) => Value::Unused("a date or time"),
+        DeValue::Array(items) => Value::Array(items.into_iter().map(|item| convert(item, place)).collect()),
+        DeValue::Table(table) => Value::Table(convert_table(table, place)),
+    };
+    Node { value, place: at }
+}
+
+/// Byte offsets to lines.
+struct Lines(Vec<usize>);
+
+impl Lines {
+    fn new(text: &str) -> Self {
+        Self(text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i).collect())
+    }
+
+    fn line(&self, offset: usize) -> usize {
+        self.0.partition_point(|newline| *newline < offset) + 1
+    }
+}
