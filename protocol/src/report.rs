@@ -138,6 +138,9 @@ pub struct NodeReport {
     pub node: NodeRef,
     /// Spool epoch: a new one whenever the spool was made anew or the coordinator saw a mismatch.
     pub epoch: Uuid,
+    /// Kernel boot id, as in [`Heartbeat`]; empty when unknown. A report without the state is told from a clone's by it.
+    #[serde(default)]
+    pub boot_id: String,
     /// Version of the agent.
     pub agent_version: String,
     /// The node's clock.
