@@ -241,6 +241,9 @@ pub struct Pending {
     pub status: Status,
     /// The reason it would have.
     pub reason: ReasonCode,
-    /// Since when the findings agree.
+    /// The severity it would have: tells a worse candidate from a better one while both have one status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub severity: Option<Severity>,
+    /// Since when the findings agree on the status, and on being worse or better than what is shown.
     pub since: Timestamp,
 }
