@@ -1,1 +1,4 @@
 //! outrider-coordinator
+pub mod enrol;
+pub mod pki;
+pub mod store;

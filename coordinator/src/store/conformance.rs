@@ -1,0 +1,1 @@
+//! The one suite every implementation of [`Store`](super::Store) and [`History`](super::History) passes.
