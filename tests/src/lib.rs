@@ -1,1 +1,8 @@
-//! outrider-tests
+//! What crosses crates: beds of real peers, programs as processes, disks that lose power, simulated agents.
+//!
+//! `tests/run` drives the suites in `tests/tests/`; each prints a table of the faults it made and what was seen.
+
+pub mod beds;
+pub mod power_cut;
+pub mod programs;
+pub mod table;

@@ -1,0 +1,1 @@
+//! Real peers on loopback, in folders and processes of their own: started, broken and stopped by the suites.
