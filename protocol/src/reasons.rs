@@ -132,13 +132,17 @@ reason_codes! {
         "cloud-init has not finished.";
     CloudInitDisabled = "CloudInitDisabled", Info..=Info, "0abe193bf0e75bffb38130d2f6ed5c16",
         "cloud-init is switched off for this machine.";
+    CloudInitNotRun = "CloudInitNotRun", Info..=Info, "1dc97f71db0e44e797ae2a9c53045303",
+        "cloud-init has not begun in this boot.";
+    CloudInitNotInstalled = "CloudInitNotInstalled", Info..=Info, "62846c486ece4eeaa3a4b6abdb3de4c1",
+        "cloud-init is not installed.";
     GuestAgentRunning = "GuestAgentRunning", Ok..=Ok, "37408e8301bd5e02a9e7891154ad38b3",
         "The guest agent runs and has its channel.";
-    GuestAgentPortMissing = "GuestAgentPortMissing", Error..=Error, "08c4815a77245bec8a45028ad1915342",
+    GuestAgentPortMissing = "GuestAgentPortMissing", Warn..=Error, "08c4815a77245bec8a45028ad1915342",
         "This VM has no guest-agent channel.";
     GuestAgentNotInstalled = "GuestAgentNotInstalled", Warn..=Error, "e6da9a84b5ba5a73850e3200709f8082",
         "The guest agent is not installed.";
-    GuestAgentMasked = "GuestAgentMasked", Error..=Error, "e63c21416e9b5d7ea5509f46e2d76f5c",
+    GuestAgentMasked = "GuestAgentMasked", Warn..=Error, "e63c21416e9b5d7ea5509f46e2d76f5c",
         "Somebody masked the guest agent's unit.";
     GuestAgentStopped = "GuestAgentStopped", Warn..=Error, "3c91501dd4875318a231d035b4103d08",
         "The guest agent does not run.";
@@ -164,13 +168,21 @@ reason_codes! {
         "A linearizable read failed; quorum may be lost.";
     EtcdQuorumLost = "EtcdQuorumLost", Error..=Error, "6bb316ada2a75fbeaa52193710eb99f6",
         "Fewer voters are healthy than quorum needs.";
+    EtcdNoLeader = "EtcdNoLeader", Error..=Error, "159a0e08411d45228de22aae28e20b65",
+        "etcd answers and sees no leader, so nothing can be written.";
+    EtcdVotersUnseen = "EtcdVotersUnseen", Warn..=Warn, "6d8b2a406ebd4787a483c41f388f3083",
+        "Quorum holds; too few voters answer here to say what it tolerates.";
+    EtcdVotersUnknown = "EtcdVotersUnknown", Warn..=Error, "d4db09cbdef84e73ac0ae1eebd9efd67",
+        "Too few voters could be asked to tell whether quorum holds.";
+    EtcdViewsStale = "EtcdViewsStale", Warn..=Error, "9fe241f57e8743e7b5ff7db7a514bbe5",
+        "No member of the cluster has reported lately.";
     EtcdNoMembers = "EtcdNoMembers", Warn..=Warn, "d3c93888f09d56699abe0802d23442af",
         "The member list is empty or could not be read.";
     EtcdMembersExpected = "EtcdMembersExpected", Ok..=Ok, "eeb15a27bc4c5f6ba60d15badd6291c3",
         "The member list is as expected.";
     EtcdGhostMember = "EtcdGhostMember", Warn..=Error, "14c9fd457cf75fc195aa85e334a1ea41",
         "A member has no Kubernetes node.";
-    EtcdLearnerJoining = "EtcdLearnerJoining", Info..=Info, "1fc37ff900115c5282f5a76232517407",
+    EtcdLearnerJoining = "EtcdLearnerJoining", Info..=Warn, "1fc37ff900115c5282f5a76232517407",
         "A learner joins and catches up.";
     EtcdLearnerBlocking = "EtcdLearnerBlocking", Warn..=Error, "236ba2c1b9e8530c98a76496ded17e8f",
         "A learner does not answer and blocks further joins.";
@@ -178,6 +190,10 @@ reason_codes! {
         "Members belong to different clusters.";
     EtcdMemberUnstarted = "EtcdMemberUnstarted", Info..=Warn, "f24aabd49a3259f885e8649782cb5b18",
         "A member was added and has never started.";
+    EtcdPartitioned = "EtcdPartitioned", Error..=Error, "2d8f48dbd21c4a9da427b92924bbf0fa",
+        "Living members do not reach each other.";
+    EtcdFailureDomain = "EtcdFailureDomain", Info..=Warn, "7ceefd292c6e42aaa6303b477112d32e",
+        "One zone holds so many voters that its loss stops the cluster.";
     EtcdSpaceFree = "EtcdSpaceFree", Ok..=Ok, "2b4f30a33bab5fb0bca1a653fc3e86fd",
         "The database has room and no alarm is set.";
     EtcdSpaceLow = "EtcdSpaceLow", Warn..=Warn, "333b870f02e15bd6af9905a8b6d5fb8b",
@@ -186,6 +202,8 @@ reason_codes! {
         "A NOSPACE alarm stops all writes.";
     EtcdAlarmLeftOver = "EtcdAlarmLeftOver", Error..=Error, "e166767f5df7565baf4028ca5752d289",
         "Space is free again and the NOSPACE alarm is still set.";
+    EtcdQuotaUnknown = "EtcdQuotaUnknown", Info..=Info, "dec206f27ed24555a5ad02881639c98e",
+        "The quota is not reported and is not the default.";
     EtcdCorrupt = "EtcdCorrupt", Error..=Error, "8abc022528b25d978ae7ec541405457c",
         "A CORRUPT alarm is set.";
     EtcdDiskFast = "EtcdDiskFast", Ok..=Ok, "0f10b4beb0bd512387ad6862c0053ee9",
@@ -206,7 +224,7 @@ reason_codes! {
         "Some addresses of the balancer do not accept connections.";
     BalancerDown = "BalancerDown", Error..=Error, "103a28a3279a5e1cae02a63a752b260d",
         "No address of the balancer accepts connections.";
-    BalancerCertificateWrong = "BalancerCertificateWrong", Error..=Error, "a868ae074ec95c418701c365b94a9664",
+    BalancerCertificateWrong = "BalancerCertificateWrong", Warn..=Error, "a868ae074ec95c418701c365b94a9664",
         "The certificate seen at the balancer is not good for its name.";
     BalancerCertificateEnding = "BalancerCertificateEnding", Info..=Error, "147c9a572f615338b5673fccd58d818c",
         "The certificate seen at the balancer ends soon or has ended.";
@@ -230,6 +248,8 @@ reason_codes! {
         "What answers behind the balancer is not Rancher.";
     BackendError = "BackendError", Error..=Error, "54dea7172d9f524db63b52890c1b9d1b",
         "The balancer answers with a server error.";
+    BalancerRefusesRequest = "BalancerRefusesRequest", Error..=Error, "e4846ef439074b2d8e536bdc8226e0ac",
+        "The way in refuses a plain request (4xx).";
 }
 
 impl ReasonCode {
