@@ -1,0 +1,81 @@
+//! The rules of one node, a file or folder a check.
+//!
+//! Two conventions run through all of them. A status is `False` when what the type names no longer holds; a warning
+//! about something that still holds (a quota at 86 %) stays `True` and carries its severity. And a reading that failed
+//! yields `Unknown` with the cause of the failure, never a verdict.
+
+mod agent;
+mod clock;
+mod cloud_init;
+pub(crate) mod etcd;
+mod guest_agent;
+mod host;
+mod load_balancer;
+
+use outrider_protocol::{Check, Fact, NodeFacts, NotApplicable, Timestamp};
+
+use crate::finding::{Blind, Finding, Judgement};
+
+pub(crate) fn judge(facts: &NodeFacts) -> Judgement {
+    let mut out = Judgement::default();
+    let checks = &facts.checks;
+    if let Some((host, _)) = open(&mut out, Check::Host, &checks.host) {
+        host::judge(&mut out, host, facts);
+    }
+    if let Some((clock, at)) = open(&mut out, Check::Clock, &checks.clock) {
+        out.findings.push(clock::judge(clock, at, facts));
+    }
+    // An absent cloud-init is a finding of its own, so this rule opens its fact itself.
+    cloud_init::judge(&mut out, facts);
+    if let Some((guest_agent, at)) = open(&mut out, Check::GuestAgent, &checks.guest_agent) {
+        guest_agent::judge(&mut out, guest_agent, at, facts);
+    }
+    if let Some((etcd, at)) = open(&mut out, Check::Etcd, &checks.etcd) {
+        etcd::judge(&mut out, etcd, at, facts);
+    }
+    if let Some((balancers, _)) = open(&mut out, Check::LoadBalancer, &checks.load_balancer) {
+        load_balancer::judge(&mut out, balancers, facts);
+    }
+    if let Some((agent, at)) = open(&mut out, Check::Agent, &checks.agent) {
+        agent::judge(&mut out, agent, at, facts);
+    }
+    out.sorted()
+}
+
+/// The value of a check's fact and when it was read; a failed read becomes a blind check, an absent thing a check that
+/// is not applicable.
+fn open<'a, T>(out: &mut Judgement, check: Check, fact: &'a Option<Fact<T>>) -> Option<(&'a T, Timestamp)> {
+    match fact.as_ref()? {
+        Fact::Known { value, at, .. } => return Some((value, *at)),
+        Fact::Unknown { cause, detail, source, at } => {
+            let detail = if source.is_empty() { detail.clone() } else { format!("{detail} ({source})") };
+            out.blind.push(Blind { check, cause: cause.clone(), detail, at: *at });
+        }
+        Fact::Absent { source, .. } => {
+            out.not_applicable.push(NotApplicable { check, reason: format!("nothing found at {source}") });
+        }
+        Fact::NotApplicable { reason, .. } => {
+            out.not_applicable.push(NotApplicable { check, reason: reason.clone() });
+        }
+    }
+    None
+}
+
+/// The severity of an unread reading that only dims the picture.
+fn unread<T>(
+    condition_type: outrider_protocol::ConditionType,
+    what: &str,
+    fact: &Fact<T>,
+    severity: outrider_protocol::Severity,
+) -> Option<Finding> {
+    match fact {
+        Fact::Unknown { cause, detail, at, .. } => Some(Finding::unknown(
+            condition_type,
+            cause,
+            severity,
+            *at,
+            format!("{what} could not be read: {}.", detail.trim_end_matches('.')),
+        )),
+        _ => None,
+    }
+}
