@@ -4,4 +4,5 @@
 //! empty; effective = upstream + non-null desired. For nodes, drift is shown and corrected or held, never adopted as
 //! desired (adopting on refresh is the rule of hosted clusters).
 
+pub mod hosted;
 pub mod node;
