@@ -1,0 +1,162 @@
+//! Certificates as facts, and certificates and keys out of PEM files.
+
+use outrider_protocol::{CertificateFacts, Timestamp, UnknownCause};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use sha2::{Digest, Sha256};
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+use x509_parser::x509::X509Name;
+
+use super::Failure;
+
+/// What a certificate says; an error when the bytes are no X.509 certificate.
+pub fn facts(der: &[u8]) -> Result<CertificateFacts, Failure> {
+    let (_, certificate) = X509Certificate::from_der(der)
+        .map_err(|e| Failure::new(UnknownCause::InvalidAnswer, format!("no X.509 certificate: {e}")))?;
+    let mut sans = Vec::new();
+    if let Ok(Some(names)) = certificate.subject_alternative_name() {
+        for name in &names.value.general_names {
+            match name {
+                GeneralName::DNSName(dns) => sans.push((*dns).to_owned()),
+                GeneralName::IPAddress(bytes) => sans.extend(ip_address(bytes)),
+                _ => {}
+            }
+        }
+    }
+    Ok(CertificateFacts {
+        subject: name(certificate.subject()),
+        issuer: name(certificate.issuer()),
+        sans,
+        not_before: Timestamp::from_seconds(certificate.validity().not_before.timestamp()),
+        not_after: Timestamp::from_seconds(certificate.validity().not_after.timestamp()),
+        sha256: hex(&sha256(der)),
+        is_ca: certificate.is_ca(),
+    })
+}
+
+/// SHA-256 of `bytes`.
+pub fn sha256(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}
+
+/// Lower-case hexadecimal.
+pub fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Every certificate in a PEM text; an error when there is none or one is broken.
+pub fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Failure> {
+    let found: Vec<_> = CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<_, _>>()
+        .map_err(|e| Failure::new(UnknownCause::InvalidInput, format!("not PEM: {e}")))?;
+    if found.is_empty() {
+        return Err(Failure::new(UnknownCause::InvalidInput, "no PEM certificate in it"));
+    }
+    Ok(found)
+}
+
+/// The first private key (PKCS#8, PKCS#1 or SEC1) in a PEM text. The error never shows the content.
+pub fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, Failure> {
+    PrivateKeyDer::from_pem_slice(pem).map_err(|_| {
+        Failure::new(UnknownCause::InvalidInput, "no PEM private key (PKCS#8, PKCS#1 or SEC1) in it")
+    })
+}
+
+fn ip_address(bytes: &[u8]) -> Option<String> {
+    if let Ok(v4) = <[u8; 4]>::try_from(bytes) {
+        return Some(std::net::Ipv4Addr::from(v4).to_string());
+    }
+    <[u8; 16]>::try_from(bytes).ok().map(|v6| std::net::Ipv6Addr::from(v6).to_string())
+}
+
+/// A distinguished name as RFC 4514 writes it: most specific part first, special characters escaped.
+fn name(name: &X509Name<'_>) -> String {
+    let registry = x509_parser::objects::oid_registry();
+    let mut parts: Vec<String> = name
+        .iter_rdn()
+        .map(|rdn| {
+            let attributes: Vec<String> = rdn
+                .iter()
+                .map(|attribute| {
+                    let oid = attribute.attr_type();
+                    let key = x509_parser::objects::oid2abbrev(oid, registry)
+                        .map_or_else(|_| oid.to_id_string(), str::to_owned);
+                    let value = match attribute.as_str() {
+                        Ok(text) => escape(text),
+                        Err(_) => format!("#{}", hex(attribute.as_slice())),
+                    };
+                    format!("{key}={value}")
+                })
+                .collect();
+            attributes.join("+")
+        })
+        .collect();
+    parts.reverse();
+    parts.join(",")
+}
+
+fn escape(value: &str) -> String {
+    let mut text = String::with_capacity(value.len());
+    let last = value.chars().count().saturating_sub(1);
+    for (i, c) in value.chars().enumerate() {
+        match c {
+            '"' | '+' | ',' | ';' | '<' | '>' | '\\' => text.extend(['\\', c]),
+            '#' if i == 0 => text.push_str("\\#"),
+            ' ' if i == 0 || i == last => text.push_str("\\ "),
+            c if c.is_control() => text.push('\u{fffd}'),
+            c => text.push(c),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rcgen::{CertificateParams, DnType, KeyPair};
+
+    use super::*;
+
+    #[test]
+    fn reads_names_validity_and_kind() {
+        let mut params =
+            CertificateParams::new(vec!["rancher.example".into(), "10.0.0.1".into(), "fd00::1".into()])
+                .unwrap();
+        params.distinguished_name.push(DnType::OrganizationName, "Crew, Night");
+        params.distinguished_name.push(DnType::CommonName, "rancher");
+        params.not_before = rcgen::date_time_ymd(2026, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2027, 1, 1);
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+
+        let read = facts(certificate.der()).unwrap();
+        assert!(read.subject.contains("O=Crew\\, Night"), "{}", read.subject);
+        assert!(read.subject.contains("CN=rancher"), "{}", read.subject);
+        assert_eq!(read.subject, read.issuer);
+        assert_eq!(read.sans, ["rancher.example", "10.0.0.1", "fd00::1"]);
+        assert_eq!(read.not_before.to_string(), "2026-01-01T00:00:00.000Z");
+        assert_eq!(read.not_after.to_string(), "2027-01-01T00:00:00.000Z");
+        assert_eq!(read.sha256, hex(&sha256(certificate.der())));
+        assert!(read.is_ca);
+    }
+
+    #[test]
+    fn says_when_a_file_holds_no_certificate_or_key() {
+        assert_eq!(certificates(b"hello").unwrap_err().detail, "no PEM certificate in it");
+        let failure = private_key(b"-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n").unwrap_err();
+        assert_eq!(failure.cause, UnknownCause::InvalidInput);
+        assert!(!failure.detail.contains("c2Vj"));
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+            let _ = facts(&bytes);
+            let _ = certificates(&bytes);
+        }
+    }
+}

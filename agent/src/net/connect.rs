@@ -1,0 +1,83 @@
+//! Names to addresses, addresses to TCP streams.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use outrider_protocol::UnknownCause;
+use tokio::net::TcpStream;
+
+use super::{Failure, within};
+
+/// Fixed addresses a name, instead of the system's resolver.
+pub type Resolve = BTreeMap<String, Vec<IpAddr>>;
+
+/// Every address of `host` (a name, or an IP address without brackets), in the resolver's order, each once.
+///
+/// Uses the system's resolver, `/etc/hosts` included, unless `fixed` has the name. Bounded by `limit`.
+pub async fn resolve(
+    host: &str,
+    port: u16,
+    fixed: &Resolve,
+    limit: Duration,
+) -> Result<Vec<SocketAddr>, Failure> {
+    let mut found: Vec<SocketAddr> = if let Ok(ip) = host.parse::<IpAddr>() {
+        vec![SocketAddr::new(ip, port)]
+    } else if let Some(addresses) = fixed.get(host) {
+        addresses.iter().map(|ip| SocketAddr::new(*ip, port)).collect()
+    } else {
+        within(limit, format_args!("resolving {host}"), async {
+            let answer = tokio::net::lookup_host((host, port)).await.map_err(|e| {
+                Failure::new(UnknownCause::NameNotResolved, format!("{host} does not resolve: {e}"))
+            })?;
+            Ok(answer.collect())
+        })
+        .await?
+    };
+    let mut seen = std::collections::BTreeSet::new();
+    found.retain(|address| seen.insert(*address));
+    if found.is_empty() {
+        return Err(Failure::new(UnknownCause::NameNotResolved, format!("{host} has no address")));
+    }
+    Ok(found)
+}
+
+/// A TCP stream to `address` within `limit`, without Nagle's delay (which costs a gRPC call over 40 ms).
+pub async fn connect(address: SocketAddr, limit: Duration) -> Result<TcpStream, Failure> {
+    within(limit, format_args!("connecting to {address}"), async {
+        let stream = TcpStream::connect(address)
+            .await
+            .map_err(|e| Failure::from(e).during(format_args!("connecting to {address}")))?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    #[tokio::test]
+    async fn literals_and_fixed_names_ask_nobody() {
+        let fixed =
+            Resolve::from([("r.example".to_owned(), vec!["::1".parse().unwrap(), "::1".parse().unwrap()])]);
+        assert_eq!(resolve("fd00::1", 1, &fixed, LIMIT).await.unwrap(), ["[fd00::1]:1".parse().unwrap()]);
+        assert_eq!(resolve("r.example", 2, &fixed, LIMIT).await.unwrap(), ["[::1]:2".parse().unwrap()]);
+    }
+
+    #[tokio::test]
+    async fn a_name_with_an_empty_list_of_addresses_is_unresolved() {
+        let fixed = Resolve::from([("r.example".to_owned(), vec![])]);
+        let failure = resolve("r.example", 1, &fixed, LIMIT).await.unwrap_err();
+        assert_eq!(failure.cause, UnknownCause::NameNotResolved);
+    }
+
+    #[tokio::test]
+    async fn a_closed_port_is_refused() {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        assert_eq!(connect(free, LIMIT).await.unwrap_err().cause, UnknownCause::ConnectionRefused);
+    }
+}

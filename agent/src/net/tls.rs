@@ -1,0 +1,365 @@
+//! TLS as a client: whom to trust, who we are, and what a probe may see.
+//!
+//! Three verifiers: roots (ordinary trust), [`Pinned`] (a chain that holds one known root, for the coordinator) and
+//! [`Observing`] (accepts everything and writes down the verdict, for probes that must see a broken certificate).
+//! All use the ring provider, passed explicitly; nothing process-wide is installed.
+
+use std::fmt;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use outrider_protocol::UnknownCause;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{
+    Resumption, WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor, verify_server_name,
+};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error as TlsError, OtherError, RootCertStore,
+    SignatureScheme,
+};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::client::TlsStream;
+
+use super::{Failure, certificate};
+
+/// The provider of all our TLS.
+pub fn provider() -> Arc<CryptoProvider> {
+    static PROVIDER: LazyLock<Arc<CryptoProvider>> =
+        LazyLock::new(|| Arc::new(rustls::crypto::ring::default_provider()));
+    PROVIDER.clone()
+}
+
+/// A client certificate with its key.
+pub struct Identity {
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+}
+
+impl Identity {
+    /// From PEM texts; errors name neither content. Whether the two belong together shows in [`client_config`].
+    pub fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Self, Failure> {
+        Ok(Self {
+            chain: certificate::certificates(certificate).map_err(|e| e.during("client certificate"))?,
+            key: certificate::private_key(key).map_err(|e| e.during("client key"))?,
+        })
+    }
+
+    /// From DER, leaf first.
+    pub fn from_der(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Self {
+        Self { chain, key }
+    }
+}
+
+/// The system's roots, read at first use and again when older than an hour.
+///
+/// Reads files, so call it where blocking is allowed. A system without any root yields an empty store: every public
+/// certificate is then untrusted, which is what every other program on that machine says too.
+pub fn system_roots() -> Arc<RootCertStore> {
+    static ROOTS: Mutex<Option<(Instant, Arc<RootCertStore>)>> = Mutex::new(None);
+    let mut cache = ROOTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, roots)) = cache.as_ref().filter(|(at, _)| at.elapsed() < Duration::from_secs(3600)) {
+        return roots.clone();
+    }
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let roots = Arc::new(roots);
+    *cache = Some((Instant::now(), roots.clone()));
+    roots
+}
+
+/// A store of exactly these roots.
+pub fn roots_of(certificates: &[CertificateDer<'static>]) -> Result<Arc<RootCertStore>, Failure> {
+    extended(&RootCertStore::empty(), certificates)
+}
+
+/// `base` and these roots.
+pub fn extended(
+    base: &RootCertStore,
+    certificates: &[CertificateDer<'static>],
+) -> Result<Arc<RootCertStore>, Failure> {
+    let mut roots = base.clone();
+    for certificate in certificates {
+        roots
+            .add(certificate.clone())
+            .map_err(|e| Failure::new(UnknownCause::InvalidInput, format!("unusable CA certificate: {e}")))?;
+    }
+    Ok(Arc::new(roots))
+}
+
+/// Ordinary trust in `roots`, name included.
+pub fn trusting(roots: Arc<RootCertStore>) -> Result<Arc<dyn ServerCertVerifier>, Failure> {
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider())
+        .build()
+        .map_err(|e| Failure::new(UnknownCause::InvalidInput, format!("no usable CA certificate: {e}")))?;
+    Ok(verifier)
+}
+
+/// A client configuration; fails when certificate and key do not belong together.
+pub fn client_config(
+    verifier: Arc<dyn ServerCertVerifier>,
+    identity: Option<&Identity>,
+    alpn: &[&[u8]],
+) -> Result<Arc<ClientConfig>, Failure> {
+    let builder = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier);
+    let mut config = match identity {
+        Some(identity) => builder.with_client_auth_cert(identity.chain.clone(), identity.key.clone_key())?,
+        None => builder.with_no_client_auth(),
+    };
+    config.alpn_protocols = alpn.iter().map(|p| p.to_vec()).collect();
+    // A resumed session shows no certificates, and kept tickets cost memory; connections here live long instead.
+    config.resumption = Resumption::disabled();
+    Ok(Arc::new(config))
+}
+
+/// The handshake with `host` (name, or IP address without brackets) on `stream`. Bound it with [`super::within`].
+pub async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    config: Arc<ClientConfig>,
+    host: &str,
+) -> Result<TlsStream<S>, Failure> {
+    let name = ServerName::try_from(host.to_owned()).map_err(|_| {
+        Failure::new(UnknownCause::InvalidInput, format!("{host:?} is no name or address for TLS"))
+    })?;
+    tokio_rustls::TlsConnector::from(config).connect(name, stream).await.map_err(|error| match error.kind() {
+        std::io::ErrorKind::UnexpectedEof => {
+            Failure::new(UnknownCause::TlsFailed, "the peer closed the connection during the TLS handshake")
+        }
+        _ => Failure::from(error),
+    })
+}
+
+/// How far a clock is off at least, by a certificate that is otherwise right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockSkew {
+    /// Seconds our clock is at least ahead (positive) or behind (negative).
+    pub seconds: i64,
+}
+
+/// Accepts a chain that holds the certificate with one SHA-256 and leads to it.
+///
+/// With `forgive_time`, a chain that is right in all but its validity times passes and the skew is kept: for the
+/// first contact of a machine whose clock is wrong, and for nothing else.
+pub struct Pinned {
+    sha256: [u8; 32],
+    forgive_time: bool,
+    seen: Mutex<(Option<ClockSkew>, Option<CertificateDer<'static>>)>,
+}
+
+impl Pinned {
+    /// Pins the root whose DER has this SHA-256.
+    pub fn new(sha256: [u8; 32], forgive_time: bool) -> Arc<Self> {
+        Arc::new(Self { sha256, forgive_time, seen: Mutex::default() })
+    }
+
+    /// The skew that the last handshake forgave.
+    pub fn clock_skew(&self) -> Option<ClockSkew> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// The pinned root, once a server has shown it.
+    pub fn root(&self) -> Option<CertificateDer<'static>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).1.clone()
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the CA does not match: expected SHA-256 {expected}, the server showed {}", shown.join(", "))]
+struct PinMismatch {
+    expected: String,
+    shown: Vec<String>,
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        _ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, TlsError> {
+        let Some(root) = intermediates.iter().find(|c| certificate::sha256(c) == self.sha256) else {
+            // The leaf is named only when it came alone: what is pinned is a root.
+            let shown = if intermediates.is_empty() { std::slice::from_ref(leaf) } else { intermediates };
+            let mismatch = PinMismatch {
+                expected: certificate::hex(&self.sha256),
+                shown: shown.iter().map(|c| certificate::hex(&certificate::sha256(c))).collect(),
+            };
+            return Err(TlsError::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(
+                mismatch,
+            )))));
+        };
+        let mut roots = RootCertStore::empty();
+        roots.add(root.clone().into_owned())?;
+        let parsed = ParsedCertificate::try_from(leaf)?;
+        verify_server_name(&parsed, name)?;
+        let verify = |at| {
+            let algorithms = provider().signature_verification_algorithms.all;
+            verify_server_cert_signed_by_trust_anchor(&parsed, &roots, intermediates, at, algorithms)
+        };
+        let skew = match verify(now) {
+            Ok(()) => None,
+            Err(error) if self.forgive_time && is_about_time(&error) => {
+                let (at, skew) = common_validity(leaf, intermediates, root, now).ok_or(error)?;
+                verify(at)?;
+                Some(skew)
+            }
+            Err(error) => return Err(error),
+        };
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = (skew, Some(root.clone().into_owned()));
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        let algorithms = provider().signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, cert, dss, &algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        let algorithms = provider().signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, cert, dss, &algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        provider().signature_verification_algorithms.supported_schemes()
+    }
+}
+
+impl fmt::Debug for Pinned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pinned({})", certificate::hex(&self.sha256))
+    }
+}
+
+fn is_about_time(error: &TlsError) -> bool {
+    use CertificateError as E;
+    matches!(
+        error,
+        TlsError::InvalidCertificate(
+            E::Expired | E::ExpiredContext { .. } | E::NotValidYet | E::NotValidYetContext { .. }
+        )
+    )
+}
+
+/// An instant at which leaf and intermediates are all valid, and how far `now` is from there at least.
+fn common_validity(
+    leaf: &CertificateDer<'_>,
+    intermediates: &[CertificateDer<'_>],
+    root: &CertificateDer<'_>,
+    now: UnixTime,
+) -> Option<(UnixTime, ClockSkew)> {
+    let (mut from, mut to) = (i64::MIN, i64::MAX);
+    for certificate in intermediates.iter().filter(|c| *c != root).chain([leaf]) {
+        let facts = certificate::facts(certificate).ok()?;
+        from = from.max(facts.not_before.as_millis().div_euclid(1000));
+        to = to.min(facts.not_after.as_millis().div_euclid(1000));
+    }
+    let now = i64::try_from(now.as_secs()).ok()?;
+    if from > to {
+        return None;
+    }
+    let at = now.clamp(from, to);
+    let at_time = UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(at).ok()?));
+    Some((at_time, ClockSkew { seconds: now - at }))
+}
+
+/// What an [`Observing`] handshake saw.
+#[derive(Clone, Debug)]
+pub struct Observation {
+    /// Certificates in the order sent, leaf first.
+    pub chain: Vec<CertificateDer<'static>>,
+    /// Whether the chain, as sent, leads to one of the roots now.
+    pub trust: Result<(), Failure>,
+    /// Whether a SAN of the leaf covers the name asked for.
+    pub name_matches: bool,
+}
+
+/// Accepts every certificate and writes down what ordinary trust would have said. For probes, which send no secret.
+#[derive(Debug)]
+pub struct Observing {
+    roots: Arc<RootCertStore>,
+    seen: Mutex<Option<Observation>>,
+}
+
+impl Observing {
+    /// Judges, without consequence, by `roots`.
+    pub fn new(roots: Arc<RootCertStore>) -> Arc<Self> {
+        Arc::new(Self { roots, seen: Mutex::new(None) })
+    }
+
+    /// What the last handshake showed; taken, so that a handshake that failed early shows nothing old.
+    pub fn take(&self) -> Option<Observation> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl ServerCertVerifier for Observing {
+    fn verify_server_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        _ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, TlsError> {
+        let parsed = ParsedCertificate::try_from(leaf);
+        let (trust, name_matches) = match &parsed {
+            Ok(parsed) => {
+                let algorithms = provider().signature_verification_algorithms.all;
+                let trust = verify_server_cert_signed_by_trust_anchor(
+                    parsed,
+                    &self.roots,
+                    intermediates,
+                    now,
+                    algorithms,
+                );
+                (trust.map_err(Failure::from), verify_server_name(parsed, name).is_ok())
+            }
+            Err(error) => (Err(Failure::from(error)), false),
+        };
+        let chain = [leaf].into_iter().chain(intermediates).map(|c| c.clone().into_owned()).collect();
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(Observation { chain, trust, name_matches });
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        let algorithms = provider().signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, cert, dss, &algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        let algorithms = provider().signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, cert, dss, &algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        provider().signature_verification_algorithms.supported_schemes()
+    }
+}
