@@ -5,4 +5,5 @@
 pub mod beds;
 pub mod power_cut;
 pub mod programs;
+pub mod simulated;
 pub mod table;
