@@ -3,6 +3,16 @@
 //! One file or folder a check, each with one entry `read(…) -> Fact<…>`. What a sensor must remember between passes
 //! (the earlier scrape, since when an endpoint is down) lives in its own `Memory` struct, never in a global.
 
+pub mod clock;
+pub mod cloud_init;
+pub(crate) mod file;
+pub mod guest_agent;
+pub mod host;
+#[cfg(test)]
+pub(crate) mod prepared;
+mod process;
+mod systemd;
+
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,13 @@
+//! Root-only files for a daemon without privileges.
+//!
+//! The daemon runs as its own user without capabilities. What only root may read (an etcd client key, the system
+//! UUID) comes through a tiny helper that systemd starts on demand: it opens files of a fixed list read-only and
+//! passes the descriptors. The list is `allow`, the words on the socket are `wire`, the way from a name to a file
+//! that nobody but root could have put there is `trusted`; `serve` is the helper and `client` the daemon's side.
+//!
+//! What the list lets out, it lets out to the whole daemon: an etcd client key is worth the cluster
+//! (`docs/threat-model.md`).
+
+mod client;
+
+pub use client::DirectOpener;

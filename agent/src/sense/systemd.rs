@@ -1,0 +1,145 @@
+//! What systemd knows of units, through `systemctl show`, whose `Name=value` blocks are made for programs.
+//!
+//! The D-Bus call behind it would cost the daemon a D-Bus library (1.5 MiB resident measured) for two questions.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use outrider_protocol::{Fact, UnknownCause};
+
+use super::{SenseContext, file};
+
+/// Properties of one unit, by name.
+pub(crate) type Properties = BTreeMap<String, String>;
+
+/// `properties` of `units`, in their order; unknown units come with `LoadState=not-found`.
+///
+/// `Absent` when systemd is not PID 1 here. Blocks the thread for at most `limit`; the child is gone afterwards.
+pub(crate) fn show(
+    cx: &SenseContext,
+    units: &[&str],
+    properties: &[&str],
+    limit: Duration,
+) -> Fact<Vec<Properties>> {
+    let source = format!("systemctl show {}", units.join(" "));
+    // What sd_booted(3) looks at.
+    if !cx.path("/run/systemd/system").is_dir() {
+        return Fact::absent("/run/systemd/system", cx.now());
+    }
+    let program = ["/usr/bin/systemctl", "/bin/systemctl"].iter().map(|p| cx.path(p)).find(|p| p.is_file());
+    let Some(program) = program else { return Fact::absent("/usr/bin/systemctl", cx.now()) };
+    let mut command = Command::new(program);
+    command.args(["--no-pager", "show", "--property"]).arg(properties.join(",")).arg("--").args(units);
+    command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("LC_ALL", "C");
+    match run(command, limit) {
+        Ok(text) => {
+            let blocks = parse(&text);
+            if blocks.len() == units.len() {
+                Fact::known(blocks, source, cx.now())
+            } else {
+                let detail = format!("{} units asked for, {} answered", units.len(), blocks.len());
+                Fact::unknown(UnknownCause::InvalidAnswer, detail, source, cx.now())
+            }
+        }
+        Err((cause, detail)) => Fact::unknown(cause, detail, source, cx.now()),
+    }
+}
+
+/// `Name=value` lines, units set apart by blank lines.
+fn parse(text: &str) -> Vec<Properties> {
+    let mut blocks = vec![Properties::new()];
+    for line in text.lines() {
+        match (line.split_once('='), blocks.last_mut()) {
+            (Some((name, value)), Some(block)) => {
+                block.insert(name.to_owned(), value.to_owned());
+            }
+            _ if line.is_empty() => blocks.push(Properties::new()),
+            _ => {}
+        }
+    }
+    blocks.retain(|b| !b.is_empty());
+    blocks
+}
+
+/// Standard output of `command`, which must end with success within `limit`.
+fn run(mut command: Command, limit: Duration) -> Result<String, (UnknownCause, String)> {
+    let io = |e: std::io::Error| (UnknownCause::IoError, e.to_string());
+    let deadline = Instant::now() + limit;
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(io)?;
+    // The answer is far smaller than a pipe's buffer, so it need not be drained while waiting; a child that writes
+    // more stops in its write and meets the deadline.
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(5)),
+            Ok(None) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err((UnknownCause::TimedOut, format!("no answer within {limit:?}")));
+            }
+            Err(e) => return Err(io(e)),
+        }
+    };
+    if status.success() {
+        let answer = child.stdout.take().map_or_else(|| Ok(String::new()), drain);
+        return answer.map_err(|e| (UnknownCause::InvalidAnswer, e.to_string()));
+    }
+    let said = child.stderr.take().map(drain).and_then(Result::ok).unwrap_or_default();
+    Err((UnknownCause::Unavailable, format!("{status}: {}", file::excerpt(&said))))
+}
+
+/// What lies in the pipe of a child that has ended. A grandchild may hold the pipe open, so this never waits for its end.
+fn drain(pipe: impl Read + std::os::fd::AsFd) -> std::io::Result<String> {
+    rustix::fs::fcntl_setfl(&pipe, rustix::fs::OFlags::NONBLOCK)?;
+    let mut bytes = Vec::new();
+    match pipe.take(file::SMALL).read_to_end(&mut bytes) {
+        Err(e) if e.kind() != std::io::ErrorKind::WouldBlock => Err(e),
+        _ => file::text(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::prepared::Machine;
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(20);
+
+    fn ask(machine: &Machine, limit: Duration) -> Fact<Vec<Properties>> {
+        show(&machine.cx(), &["a.service", "b.service"], &["Id", "LoadState"], limit)
+    }
+
+    #[test]
+    fn blocks_are_told_apart() {
+        let machine = Machine::with_systemctl(
+            "printf 'Id=a.service\\nLoadState=loaded\\n\\nId=b.service\\nLoadState=not-found\\n'",
+        );
+        let answer = ask(&machine, LIMIT);
+        let blocks = answer.value().unwrap_or_else(|| panic!("{answer:?}"));
+        assert_eq!(blocks[1]["LoadState"], "not-found");
+    }
+
+    #[test]
+    fn without_systemd_it_is_absent() {
+        assert!(matches!(ask(&Machine::new(), LIMIT), Fact::Absent { .. }));
+    }
+
+    #[test]
+    fn failure_garbage_and_silence_are_unknown_each_with_its_cause() {
+        for (script, limit, expected) in [
+            ("echo 'Failed to connect to bus: No such file or directory' >&2; exit 1", LIMIT, UnknownCause::Unavailable),
+            ("echo nonsense", LIMIT, UnknownCause::InvalidAnswer),
+            ("printf 'Id=\\377\\n\\nId=b\\n'", LIMIT, UnknownCause::InvalidAnswer),
+            ("exec sleep 600", Duration::from_millis(50), UnknownCause::TimedOut),
+            ("exec cat /dev/zero", Duration::from_millis(50), UnknownCause::TimedOut),
+        ] {
+            match ask(&Machine::with_systemctl(script), limit) {
+                Fact::Unknown { cause, .. } => assert_eq!(cause, expected, "{script}"),
+                other => panic!("{script}: {other:?}"),
+            }
+        }
+    }
+}
