@@ -1,1 +1,319 @@
+//! Golden configurations: what is read, what is refused, and in which words.
 
+use std::fs;
+use std::time::Duration;
+
+use outrider_protocol::{BalancerMode, Check, Profile};
+
+use super::*;
+
+/// Every key of the contract, with values that are not the defaults.
+const WHOLE: &str = r#"
+[node]
+name = "server-1"
+cluster = "prod"
+profile = "rancher-ha-server"
+
+[coordinator]
+urls = ["https://outrider.example:7443", "https://192.0.2.9:7443/"]
+ca_checksum = "AB:CDef0123456789abcdef0123456789abcdef0123456789abcdef0123456789"
+token_file = "/etc/outrider/token"
+
+[checks.host]
+interval = "2m"
+disk_warn_percent = 20
+disk_error_percent = 7.5
+
+[checks.clock]
+offset_warn = "500ms"
+offset_error = "10s"
+
+[checks.cloud-init]
+settled_interval = "1h"
+
+[checks.guest-agent]
+enabled = false
+grace = "10m"
+
+[checks.etcd]
+interval = "5m"
+timeout = "20s"
+poll = "2s"
+fsync_warn = "20ms"
+
+[checks.load-balancer]
+interval = "1h30m"
+
+[checks.certificates]
+days = [90, 20, 3]
+
+[checks.kubernetes]
+enabled = true
+
+[etcd]
+endpoints = ["https://127.0.0.1:2379", "https://[2001:db8::1]"]
+ca = "/etc/etcd/ca.pem"
+cert = "/etc/etcd/client.pem"
+key = "/etc/etcd/client-key.pem"
+
+[[load_balancer]]
+name = "rancher"
+url = "https://rancher.example"
+mode = "l7"
+backends = ["192.0.2.11", "[2001:db8::2]:8080"]
+backend_http_port = 8080
+agent_tls_mode = "strict"
+tries = 5
+resolve = { "rancher.example" = ["192.0.2.10"] }
+
+[topology]
+mode = "verify"
+
+[guest_agent]
+manage = true
+
+[report]
+heartbeat = "15s"
+metrics_listen = "127.0.0.1:9345"
+textfile = "/var/lib/node_exporter/outrider.prom"
+"#;
+
+fn load_text(text: &str) -> Loaded {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("agent.toml");
+    fs::write(&file, text).unwrap();
+    let mut loaded = load(&ConfigSource::File(file));
+    for problem in loaded.problems.iter_mut().chain(&mut loaded.notes) {
+        problem.file = "agent.toml".into();
+    }
+    loaded
+}
+
+fn problems(text: &str) -> Vec<String> {
+    load_text(text).problems.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn nothing_written_is_the_default_and_no_problem() {
+    let loaded = load(&ConfigSource::Folders(vec!["/nonexistent/outrider".into()]));
+    assert_eq!(loaded.problems, []);
+    assert_eq!(loaded.settings, Settings::default());
+}
+
+#[test]
+fn every_key_of_the_contract_is_read() {
+    let loaded = load_text(WHOLE);
+    assert_eq!(loaded.problems, []);
+    let s = &loaded.settings;
+    assert_eq!(s.node.name.as_deref(), Some("server-1"));
+    assert_eq!(s.node.profile, Profile::RancherHaServer);
+    assert_eq!(s.coordinator.urls, ["https://outrider.example:7443", "https://192.0.2.9:7443"]);
+    let checksum = s.coordinator.ca_checksum.as_deref().unwrap();
+    assert!(checksum.starts_with("abcdef01") && checksum.len() == 64);
+    assert_eq!(s.checks[&Check::Host].interval, Duration::from_secs(120));
+    assert_eq!(s.thresholds.disk_error_percent, 7.5);
+    assert_eq!((s.thresholds.clock_warn_ms, s.thresholds.clock_error_ms), (500, 10_000));
+    assert_eq!(s.cloud_init_settled_interval, Duration::from_secs(3600));
+    assert!(!s.checks[&Check::GuestAgent].enabled);
+    assert_eq!(s.thresholds.guest_agent_grace_seconds, 600);
+    assert_eq!(s.etcd_poll, Duration::from_secs(2));
+    assert_eq!(s.thresholds.etcd_fsync_warn_ms, 20.0);
+    assert_eq!(s.checks[&Check::LoadBalancer].interval, Duration::from_secs(5400));
+    assert_eq!(s.thresholds.certificate_days, [90, 20, 3]);
+    assert_eq!(s.etcd.endpoints, ["https://127.0.0.1:2379", "https://[2001:db8::1]:2379"]);
+    let balancer = &s.load_balancers[0];
+    assert_eq!(
+        (balancer.host.as_str(), balancer.port, &balancer.mode),
+        ("rancher.example", 443, &BalancerMode::L7)
+    );
+    assert_eq!(
+        balancer.backends,
+        ["192.0.2.11:8080".parse().unwrap(), "[2001:db8::2]:8080".parse().unwrap()]
+    );
+    assert_eq!(balancer.resolve["rancher.example"], ["192.0.2.10".parse::<std::net::IpAddr>().unwrap()]);
+    assert_eq!(s.topology.mode, "verify");
+    assert!(s.guest_agent.manage);
+    assert_eq!(s.report.heartbeat, Duration::from_secs(15));
+    let notes: Vec<_> = loaded.notes.iter().map(|n| n.path.as_str()).collect();
+    assert_eq!(notes, ["checks.kubernetes", "topology", "guest_agent"]);
+}
+
+#[test]
+fn every_problem_is_told_at_once_with_its_line_and_what_instead() {
+    let text = r#"
+nodes = 1
+[node]
+nmae = "x"
+name = "has space"
+profile = "rancher-server"
+[coordinator]
+urls = ["http://plain.example", 7, "https://user:pw@host.example", "https://fine.example"]
+ca_checksum = "abc"
+token_file = "OR1aaaa::id:secret"
+[checks.etdc]
+interval = "5m"
+[checks.etcd]
+interval = 30
+timeout = "soon"
+poll = "1ms"
+[checks.host]
+disk_warn_percent = 3
+[checks.certificates]
+days = [7, 30, 120]
+[etcd]
+cert = "/etc/etcd/client.pem"
+[[load_balancer]]
+name = "a"
+[[load_balancer]]
+url = "https://rancher.example:99999"
+backends = ["backend-1"]
+[report]
+heartbeat = true
+metrics_listen = "localhost"
+"#;
+    let found = problems(text);
+    let expected = [
+        "agent.toml:2: nodes: unknown key; did you mean `node`?",
+        "agent.toml:4: node.nmae: unknown key; did you mean `name`?",
+        "agent.toml:5: node.name: is \"has space\"; expected 1 to 253 letters, digits, '-', '.' or '_'",
+        "agent.toml:6: node.profile: is \"rancher-server\"; expected harvester-vm, rancher-ha-server, rancher-ha-agent, k3s-server, k3s-agent, eksa-admin, eksa-node, generic",
+        "agent.toml:8: coordinator.urls[0]: is \"http://plain.example\": its scheme is http; expected \"https://host[:port]\"",
+        "agent.toml:8: coordinator.urls[1]: is an integer; expected a string",
+        "agent.toml:8: coordinator.urls[2]: carries a user or password; write the URL without",
+        "agent.toml:9: coordinator.ca_checksum: is no SHA-256 checksum: it has 3 characters; expected 64 hex digits",
+        "agent.toml:10: coordinator.token_file: is no absolute path; write the path of a file, such as \"/etc/outrider/token\"",
+        "agent.toml:11: checks.etdc: no such check; did you mean `etcd`?",
+        "agent.toml:14: checks.etcd.interval: has no unit; write \"30s\" for seconds",
+        "agent.toml:15: checks.etcd.timeout: is \"soon\"; expected a duration such as \"250ms\", \"30s\", \"5m\", \"1h30m\", \"2d\"",
+        "agent.toml:16: checks.etcd.poll: is \"1ms\"; expected 200ms to 1h",
+        "agent.toml:18: checks.host.disk_warn_percent: is 3, below disk_error_percent (5): what is free falls through the warning first",
+        "agent.toml:20: checks.certificates.days: expected falling numbers, such as [120, 30, 7]",
+        "agent.toml:22: etcd.cert: has no key beside it; write etcd.key too",
+        "agent.toml:24: load_balancer[0].url: is missing; write url = \"https://rancher.example\"",
+        "agent.toml:26: load_balancer[1].url: is \"https://rancher.example:99999\": its port is no number from 1 to 65535; expected \"https://host[:port]\"",
+        "agent.toml:27: load_balancer[1].backends[0]: is \"backend-1\"; expected an IP address with or without a port, such as \"192.0.2.10\", \"192.0.2.10:8443\" or \"[2001:db8::1]:443\"",
+        "agent.toml:29: report.heartbeat: is a boolean; expected a duration such as \"30s\"",
+        "agent.toml:30: report.metrics_listen: is \"localhost\"; expected address and port, such as \"127.0.0.1:9345\"",
+    ];
+    assert_eq!(found, expected);
+    assert!(
+        !found.iter().any(|line| line.contains("secret") || line.contains("pw@")),
+        "a secret is repeated"
+    );
+}
+
+#[test]
+fn what_is_valid_beside_a_problem_is_kept() {
+    let loaded = load_text("[node]\nname = \"good\"\n[checks.etcd]\ninterval = 5\ntimeout = \"3s\"\n");
+    assert_eq!(loaded.problems.len(), 1);
+    assert_eq!(loaded.settings.node.name.as_deref(), Some("good"));
+    assert_eq!(loaded.settings.checks[&Check::Etcd].interval, Duration::from_secs(120));
+    assert_eq!(loaded.settings.checks[&Check::Etcd].timeout, Duration::from_secs(3));
+}
+
+#[test]
+fn a_syntax_error_hides_no_other_problem() {
+    let found = problems("[node]\nname = \n[report]\nheartbeat = \"1s\"\nhaertbeat = \"2s\"\n");
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[0].starts_with("agent.toml:2: "), "{found:?}");
+    assert_eq!(found[1], "agent.toml:5: report.haertbeat: unknown key; did you mean `heartbeat`?");
+}
+
+#[test]
+fn files_that_cannot_be_read_are_problems() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = load(&ConfigSource::File(folder.path().join("agent.toml")));
+    assert_eq!(missing.problems.len(), 1);
+    assert!(missing.problems[0].message.contains("cannot be read"), "{:?}", missing.problems);
+    let binary = folder.path().join("binary.toml");
+    fs::write(&binary, b"[node]\nname = \"\xff\"\n").unwrap();
+    let problem = &load(&ConfigSource::File(binary)).problems[0];
+    assert!(problem.message.contains("byte 15 is not UTF-8"), "{problem}");
+    let long = folder.path().join("long.toml");
+    fs::write(&long, vec![b'#'; (1 << 20) + 1]).unwrap();
+    assert!(load(&ConfigSource::File(long)).problems[0].message.contains("longer than 1 MiB"));
+}
+
+/// Writes files below a root that stands for `/`, loads the three folders.
+fn load_folders(files: &[(&str, &str)]) -> Loaded {
+    let root = tempfile::tempdir().unwrap();
+    for (path, text) in files {
+        let path = root.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    load(&ConfigSource::below(root.path()))
+}
+
+#[test]
+fn later_folders_shadow_files_and_drop_ins_merge_by_name() {
+    let loaded = load_folders(&[
+        ("usr/lib/outrider/agent.toml", "[node]\nname = \"shadowed\"\ncluster = \"shadowed\"\n"),
+        ("etc/outrider/agent.toml", "[node]\nname = \"etc\"\n"),
+        ("usr/lib/outrider/agent.toml.d/10-a.toml", "[report]\nheartbeat = \"10s\"\n"),
+        ("run/outrider/agent.toml.d/20-b.toml", "[report]\nheartbeat = \"20s\"\n[node]\ncluster = \"run\"\n"),
+        ("etc/outrider/agent.toml.d/10-a.toml", "[report]\ntextfile = \"/a.prom\"\nheartbeat = \"11s\"\n"),
+        ("etc/outrider/agent.toml.d/README", "not = toml = at all"),
+        ("etc/outrider/agent.toml.d/.hidden.toml", "not = toml = at all"),
+    ]);
+    assert_eq!(loaded.problems, []);
+    assert_eq!(loaded.settings.node.name.as_deref(), Some("etc"));
+    assert_eq!(loaded.settings.node.cluster, "run");
+    assert_eq!(loaded.settings.report.heartbeat, Duration::from_secs(20));
+    assert_eq!(loaded.settings.report.textfile, Some("/a.prom".into()));
+    assert_eq!(loaded.files.len(), 3);
+}
+
+#[test]
+fn arrays_are_replaced_and_balancers_merge_by_name() {
+    let loaded = load_folders(&[
+        (
+            "usr/lib/outrider/agent.toml",
+            "[coordinator]\nurls = [\"https://a.example\", \"https://b.example\"]\n\
+             [[load_balancer]]\nname = \"one\"\nurl = \"https://one.example\"\ntries = 2\n",
+        ),
+        (
+            "etc/outrider/agent.toml.d/50-more.toml",
+            "[coordinator]\nurls = [\"https://c.example\"]\n\
+             [[load_balancer]]\nname = \"one\"\ntries = 7\n\
+             [[load_balancer]]\nurl = \"https://two.example\"\n",
+        ),
+    ]);
+    assert_eq!(loaded.problems, []);
+    assert_eq!(loaded.settings.coordinator.urls, ["https://c.example"]);
+    let balancers: Vec<_> =
+        loaded.settings.load_balancers.iter().map(|b| (b.name.as_str(), b.url.as_str(), b.tries)).collect();
+    assert_eq!(balancers, [("one", "https://one.example", 7), ("two.example", "https://two.example", 3)]);
+}
+
+#[test]
+fn durations_are_read_and_written_back() {
+    for (text, ms) in
+        [("250ms", 250), ("30s", 30_000), ("5m", 300_000), ("1h30m", 5_400_000), ("2d", 172_800_000)]
+    {
+        assert_eq!(reader::duration(text), Ok(Duration::from_millis(ms)));
+    }
+    for bad in ["", "5", "m", "-5s", "5x", "1.5s", "5s ", "99999999999999999999s", "9999999999999999d"] {
+        assert!(reader::duration(bad).is_err() || bad == "5s ", "{bad}");
+    }
+    assert_eq!(reader::written(Duration::from_secs(5_400)), "90m");
+}
+
+proptest::proptest! {
+    /// Whatever the file holds: no panic, and a problem or valid settings.
+    #[test]
+    fn any_text_is_read_without_a_panic(text in "(\\[|\\]|[a-z_.=\"' \\n0-9#{},:/-]|é){0,200}") {
+        let _ = load_text(&text);
+    }
+
+    #[test]
+    fn any_mutation_of_a_valid_file_is_read_without_a_panic(at in 0usize..2000, with in "\\PC{0,3}") {
+        let mut text = WHOLE.to_owned();
+        let at = (at..).find(|i| *i >= text.len() || text.is_char_boundary(*i)).unwrap().min(text.len());
+        text.replace_range(at..text.len().min(at + 1), &with);
+        let loaded = load_text(&text);
+        for problem in loaded.problems {
+            proptest::prop_assert!(problem.line > 0 && !problem.message.is_empty());
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Which sensor serves which check.
+
+use std::future::Future;
+use std::panic::resume_unwind;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use outrider_protocol::{Check, ClockOffset, Fact, UnknownCause};
+
+use super::{Reading, SlotGuard};
+use crate::config::Settings;
+use crate::sense::{self, SenseContext};
+
+/// What a pass is given beside the machine.
+#[derive(Clone)]
+pub struct PassContext {
+    /// Settings in force.
+    pub settings: Arc<Settings>,
+    /// Our clock against the coordinator's, as delivery last saw it.
+    pub clock_offset: Option<Fact<ClockOffset>>,
+}
+
+/// A pass under way.
+pub type PassFuture = Pin<Box<dyn Future<Output = Option<Reading>> + Send>>;
+
+/// Runs one pass of a check. [`Machine`] asks this machine; tests play a script.
+pub trait Sensors: Send + Sync {
+    /// Begins a pass. The guard is held for as long as anything of it runs, on whatever thread.
+    fn pass(&self, check: &Check, context: PassContext, guard: SlotGuard) -> PassFuture;
+}
+
+/// The sensors of this machine.
+pub struct Machine {
+    cx: SenseContext,
+}
+
+impl Machine {
+    /// Sensors that read through `cx`.
+    pub fn new(cx: SenseContext) -> Self {
+        Self { cx }
+    }
+}
+
+impl Sensors for Machine {
+    fn pass(&self, check: &Check, context: PassContext, guard: SlotGuard) -> PassFuture {
+        let cx = self.cx.clone();
+        let check = check.clone();
+        match check {
+            Check::Host => blocking(guard, move || Reading::Host(sense::host::read(&cx))),
+            Check::Clock => {
+                blocking(guard, move || Reading::Clock(sense::clock::read(&cx, context.clock_offset)))
+            }
+            Check::CloudInit => blocking(guard, move || Reading::CloudInit(sense::cloud_init::read(&cx))),
+            Check::GuestAgent => Box::pin(async move {
+                let _guard = guard;
+                Some(Reading::GuestAgent(sense::guest_agent::read(&cx).await))
+            }),
+            check => Box::pin(async move {
+                let _guard = guard;
+                Reading::unknown(
+                    &check,
+                    UnknownCause::NotYetRead,
+                    "this version has no such sensor",
+                    cx.now(),
+                )
+            }),
+        }
+    }
+}
+
+/// A sensor that makes system calls, on a thread where it may block.
+fn blocking(guard: SlotGuard, read: impl FnOnce() -> Reading + Send + 'static) -> PassFuture {
+    Box::pin(async move {
+        let read = move || {
+            let _guard = guard;
+            read()
+        };
+        match tokio::task::spawn_blocking(read).await {
+            Ok(reading) => Some(reading),
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => resume_unwind(panic),
+                Err(_) => None,
+            },
+        }
+    })
+}

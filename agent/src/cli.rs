@@ -1,0 +1,240 @@
+//! The command line of `outrider-agent`: `run`, `validate`, `once`, `status`.
+//!
+//! Exit codes follow sysexits: 78 configuration errors, 75 try again later (another daemon runs, or none answers), 70
+//! inside Outrider, 74 input or output.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context;
+use clap::{Parser, Subcommand};
+use log::LevelFilter;
+use outrider_diagnosis as diagnosis;
+use outrider_protocol::{Outcome, Plan, Timestamp, TypeMeta};
+use serde::Serialize;
+
+use crate::act::{self, TurnInput};
+use crate::capture::{capture, with_config};
+use crate::config::{self, ConfigSource};
+use crate::daemon::{RunError, RunOptions, run, termination};
+use crate::local::{self, Ask, AskError, SocketError};
+use crate::notify::Notifier;
+use crate::sense::SenseContext;
+
+const EX_SOFTWARE: u8 = 70;
+const EX_IOERR: u8 = 74;
+const EX_TEMPFAIL: u8 = 75;
+const EX_CONFIG: u8 = 78;
+
+/// The node agent of Outrider.
+#[derive(Debug, Parser)]
+#[command(name = "outrider-agent", version, max_term_width = 100)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+    /// Read this one file instead of agent.toml and agent.toml.d in /usr/lib, /run and /etc/outrider.
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Folder of identity, spool and latches [default: $STATE_DIRECTORY or /var/lib/outrider].
+    #[arg(long, global = true, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+    /// Folder of the socket and the status file [default: $RUNTIME_DIRECTORY or /run/outrider].
+    #[arg(long, global = true, value_name = "DIR")]
+    runtime_dir: Option<PathBuf>,
+    /// Read the machine below this folder instead of /.
+    #[arg(long, global = true, value_name = "DIR", default_value = "/", hide = true)]
+    root: PathBuf,
+    /// How much is logged.
+    #[arg(long, global = true, value_name = "LEVEL", default_value = "info",
+        value_parser = ["error", "warn", "info", "debug", "trace"])]
+    log_level: String,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the daemon.
+    Run,
+    /// Check the configuration: every problem with file and line; exit code 78 when there are any.
+    Validate,
+    /// One turn: read everything, judge, act, print what was done.
+    Once {
+        /// Print the plan and stop.
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// What the running daemon says of itself, as JSON.
+    Status,
+}
+
+impl Arguments {
+    /// How much is logged.
+    pub fn log_level(&self) -> LevelFilter {
+        self.log_level.parse().unwrap_or(LevelFilter::Info)
+    }
+
+    fn source(&self) -> ConfigSource {
+        self.config.clone().map_or_else(|| ConfigSource::below(&self.root), ConfigSource::File)
+    }
+
+    fn state_dir(&self) -> PathBuf {
+        folder(&self.state_dir, "STATE_DIRECTORY", "/var/lib/outrider")
+    }
+
+    fn runtime_dir(&self) -> PathBuf {
+        folder(&self.runtime_dir, "RUNTIME_DIRECTORY", "/run/outrider")
+    }
+}
+
+/// The folder of the command line, of the service manager (the first, where it gives several), or the standard one.
+fn folder(given: &Option<PathBuf>, variable: &str, standard: &str) -> PathBuf {
+    let of_manager = || {
+        let value = std::env::var(variable).ok()?;
+        value.split(':').next().filter(|first| !first.is_empty()).map(PathBuf::from)
+    };
+    given.clone().or_else(of_manager).unwrap_or_else(|| PathBuf::from(standard))
+}
+
+/// One thread for the loop and its tasks, few and small ones for calls that block, gone soon after use: the budget is
+/// 10 MiB resident.
+pub fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(8)
+        .thread_stack_size(256 * 1024)
+        .thread_keep_alive(Duration::from_secs(1))
+        .thread_name("outrider-read")
+        .build()
+}
+
+/// Runs the subcommand.
+pub async fn execute(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    match &arguments.command {
+        Command::Run => daemon(&arguments).await,
+        Command::Validate => validate(&arguments),
+        Command::Once { dry_run } => once(&arguments, *dry_run).await,
+        Command::Status => status(&arguments).await,
+    }
+}
+
+/// The exit code of a failure.
+pub fn exit_code_of(error: &anyhow::Error) -> ExitCode {
+    let code = if let Some(RunError::Socket(SocketError::InUse(_))) = error.downcast_ref() {
+        EX_TEMPFAIL
+    } else if let Some(AskError::NotRunning(_)) = error.downcast_ref() {
+        EX_TEMPFAIL
+    } else if error.chain().any(|cause| cause.is::<io::Error>()) {
+        EX_IOERR
+    } else {
+        EX_SOFTWARE
+    };
+    ExitCode::from(code)
+}
+
+fn sense(arguments: &Arguments) -> SenseContext {
+    SenseContext {
+        root: arguments.root.clone(),
+        clock: Arc::new(|| Timestamp::from(SystemTime::now())),
+        opener: Arc::new(crate::privileged::DirectOpener::below(arguments.root.clone())),
+    }
+}
+
+async fn daemon(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let options = RunOptions {
+        config: arguments.source(),
+        state_dir: arguments.state_dir(),
+        runtime_dir: arguments.runtime_dir(),
+        sense: sense(arguments),
+        sensors: None,
+        notifier: Notifier::from_environment(),
+    };
+    run(options, termination()).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn validate(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let loaded = config::load(&arguments.source());
+    let mut out = io::stdout().lock();
+    for problem in &loaded.problems {
+        writeln!(out, "error: {problem}")?;
+    }
+    for note in &loaded.notes {
+        writeln!(out, "note: {note}")?;
+    }
+    let files = loaded.files.len();
+    if loaded.problems.is_empty() {
+        writeln!(out, "the configuration is valid ({files} files read)")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    writeln!(out, "{} errors in {files} files", loaded.problems.len())?;
+    Ok(ExitCode::from(EX_CONFIG))
+}
+
+/// What `once` prints (`kind: Turn`).
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Turn {
+    #[serde(flatten)]
+    meta: TypeMeta,
+    #[serde(flatten)]
+    verdict: Verdict,
+    plan: Plan,
+    outcomes: Vec<Outcome>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Verdict {
+    conditions: Vec<outrider_protocol::Condition>,
+    not_applicable: Vec<outrider_protocol::NotApplicable>,
+}
+
+async fn once(arguments: &Arguments, dry_run: bool) -> anyhow::Result<ExitCode> {
+    let loaded = config::load(&arguments.source());
+    let cx = sense(arguments);
+    let facts = with_config(capture(&loaded.settings, &cx, &[]).await, &loaded);
+    let judgement = diagnosis::judge(&facts);
+    let latched = diagnosis::latch(&facts.latches, &judgement, facts.now);
+    // The status file is the daemon's to write; a turn beside it would show a verdict without its latches.
+    let textfile = loaded.settings.report.textfile.clone();
+    let input = TurnInput {
+        transitions: &latched.transitions,
+        coordinator: None,
+        desired: None,
+        status_file: None,
+        textfile,
+    };
+    let (actions, held) = act::plan(&input);
+    let plan = act::describe(&actions, held);
+    let mut outcomes = Vec::new();
+    if !dry_run {
+        for action in &actions {
+            if let act::Action::WriteTextfile(path) = action {
+                let agent =
+                    facts.checks.agent.as_ref().and_then(|fact| fact.value()).cloned().unwrap_or_default();
+                let text = act::render_textfile(&latched.conditions, &agent, facts.now);
+                let result = act::replace_file(path, text.as_bytes(), 0o644);
+                outcomes.push(act::outcome(action.step(), cx.now(), &result));
+            }
+        }
+    }
+    let verdict = Verdict { conditions: latched.conditions, not_applicable: judgement.not_applicable };
+    print(&Turn { meta: TypeMeta::new("Turn"), verdict, plan, outcomes })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn status(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let socket = arguments.runtime_dir().join("agent.sock");
+    print(&local::ask(&socket, Ask::Status).await?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(document: &impl Serialize) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, document)
+        .map_err(io::Error::from)
+        .context("the output cannot be written")?;
+    writeln!(out).context("the output cannot be written")
+}

@@ -1,0 +1,104 @@
+//! The daemon. One loop owns the state; everything else is a task that only sends it something.
+//!
+//! A turn: facts -> [judge](outrider_diagnosis::judge) -> latch -> transitions -> plan -> act -> report. The loop waits
+//! for whatever comes first: readings, a question, news of delivery, a signal, a check that is due.
+
+mod schedule;
+mod state;
+mod time;
+mod turn;
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tokio::time::sleep_until;
+
+use crate::checks::{Reading, Sensors};
+use crate::config::ConfigSource;
+use crate::local::{self, SocketError};
+use crate::notify::Notifier;
+use crate::report::DeliveryStatus;
+use crate::sense::SenseContext;
+use turn::Daemon;
+
+/// How the daemon is run.
+pub struct RunOptions {
+    /// Where the configuration lies.
+    pub config: ConfigSource,
+    /// Identity, spool, latches (`/var/lib/outrider`).
+    pub state_dir: PathBuf,
+    /// Socket and status file (`/run/outrider`).
+    pub runtime_dir: PathBuf,
+    /// What the sensors are given.
+    pub sense: SenseContext,
+    /// Other sensors than this machine's.
+    pub sensors: Option<Arc<dyn Sensors>>,
+    /// Tells the service manager; [`Notifier::silent`] when the daemon is part of another program.
+    pub notifier: Notifier,
+}
+
+/// The daemon could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The local socket could not be opened.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// The folder for the socket and the status file cannot be made.
+    #[error("the folder {0} cannot be made")]
+    RuntimeDir(PathBuf, #[source] std::io::Error),
+    /// Signals cannot be received.
+    #[error("signals cannot be received")]
+    Signals(#[source] std::io::Error),
+}
+
+/// What wakes the loop.
+enum Event {
+    Readings(Vec<Reading>),
+    Question(local::Question),
+    Delivery(DeliveryStatus),
+    Reload,
+    Due,
+}
+
+/// Runs the daemon until `shutdown` resolves, then drains for at most five seconds.
+pub async fn run(options: RunOptions, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
+    let runtime_dir = options.runtime_dir.clone();
+    std::fs::create_dir_all(&runtime_dir).map_err(|e| RunError::RuntimeDir(runtime_dir.clone(), e))?;
+    let socket = local::open(&runtime_dir.join("agent.sock"))?;
+    let mut hangup = signal(SignalKind::hangup()).map_err(RunError::Signals)?;
+    let (ask, mut questions) = mpsc::channel(local::CLIENTS);
+    let (_deliver, mut delivery) = watch::channel(DeliveryStatus::default());
+    let mut daemon = Daemon::start(options);
+    let clients = tokio::spawn(socket.serve(ask));
+    tokio::pin!(shutdown);
+    daemon.ready();
+    loop {
+        let event = tokio::select! {
+            () = &mut shutdown => break,
+            Some(()) = hangup.recv() => Event::Reload,
+            Some(question) = questions.recv() => Event::Question(question),
+            Ok(()) = delivery.changed() => Event::Delivery(delivery.borrow_and_update().clone()),
+            readings = daemon.mailbox.take() => Event::Readings(readings),
+            () = sleep_until(daemon.next_due()) => Event::Due,
+        };
+        daemon.turn(event);
+    }
+    // Nobody may ask a daemon that no longer turns, and the socket's file goes before the process does.
+    clients.abort();
+    let _ = clients.await;
+    daemon.drain().await;
+    Ok(())
+}
+
+/// Resolves at SIGTERM or SIGINT.
+pub async fn termination() {
+    let mut signals = [SignalKind::terminate(), SignalKind::interrupt()].map(signal);
+    let [Ok(terminate), Ok(interrupt)] = &mut signals else {
+        log::error!("signals cannot be received; only SIGKILL ends this process");
+        return std::future::pending().await;
+    };
+    tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+}

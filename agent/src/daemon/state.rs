@@ -1,0 +1,268 @@
+//! Everything the loop owns, and one turn of it: facts -> judgement -> latches -> transitions.
+
+use std::sync::Arc;
+
+use outrider_diagnosis as diagnosis;
+use outrider_protocol::{
+    AgentFacts, Check, CheckFacts, Condition, Fact, Identity, Latch, NodeConditions, NodeFacts, NodeRef,
+    NodeState, Severity, Timestamp, Transition, TypeMeta, UnknownCause,
+};
+
+use crate::act::{AgentStatus, CheckStatus};
+use crate::capture::{VERSION, node_ref};
+use crate::checks::Reading;
+use crate::config::{Loaded, Settings};
+use crate::report::DeliveryStatus;
+
+/// What the loop knows.
+pub(super) struct State {
+    /// Settings in force: the node's own and what the coordinator desires over them.
+    pub(super) settings: Arc<Settings>,
+    /// The node's own settings: the last good ones.
+    pub(super) own: Settings,
+    pub(super) config_files: Vec<String>,
+    pub(super) config_problems: Vec<String>,
+    pub(super) node: NodeRef,
+    pub(super) delivery: DeliveryStatus,
+    pub(super) generation: u64,
+    pub(super) started_at: Timestamp,
+    /// Problems of the state folder that are not the spool's; empty when there are none.
+    pub(super) storage_problem: String,
+    checks: CheckFacts,
+    latches: Vec<Latch>,
+    /// The facts of the last turn, with the latches before it: judged again, they give the verdict byte for byte.
+    pub(super) facts: NodeFacts,
+    pub(super) verdict: NodeConditions,
+}
+
+impl State {
+    /// The state at start: no readings yet, and the latches of the process before.
+    pub(super) fn new(loaded: &Loaded, latches: Vec<Latch>, now: Timestamp) -> Self {
+        let node = node_ref(&loaded.settings);
+        let facts = NodeFacts {
+            meta: TypeMeta::new("NodeFacts"),
+            node: node.clone(),
+            agent_version: VERSION.to_owned(),
+            now,
+            thresholds: loaded.settings.thresholds.clone(),
+            latches: Vec::new(),
+            checks: CheckFacts::default(),
+        };
+        let verdict = NodeConditions {
+            meta: TypeMeta::new("NodeConditions"),
+            node: node.clone(),
+            conditions: latches.iter().map(|latch| latch.condition.clone()).collect(),
+            not_applicable: Vec::new(),
+        };
+        let mut state = Self {
+            settings: Arc::new(loaded.settings.clone()),
+            own: loaded.settings.clone(),
+            config_files: Vec::new(),
+            config_problems: Vec::new(),
+            node,
+            delivery: DeliveryStatus::default(),
+            generation: 0,
+            started_at: now,
+            storage_problem: String::new(),
+            checks: CheckFacts::default(),
+            latches,
+            facts,
+            verdict,
+        };
+        state.take_config(loaded, true);
+        state
+    }
+
+    /// Takes over a configuration. With problems, the last good one stays in force, but for a first start, which takes
+    /// the defaults and what is valid: one bad key must not blind a fleet.
+    pub(super) fn take_config(&mut self, loaded: &Loaded, first: bool) {
+        self.config_problems = loaded.problems.iter().map(ToString::to_string).collect();
+        if loaded.problems.is_empty() || first {
+            self.own = loaded.settings.clone();
+            self.settings = Arc::new(loaded.settings.clone());
+            self.config_files = loaded.files.iter().map(|file| file.display().to_string()).collect();
+        }
+    }
+
+    /// Puts effective settings in force.
+    pub(super) fn take_settings(&mut self, settings: Settings) {
+        let uid = std::mem::take(&mut self.node.uid);
+        let simulated = self.node.simulated;
+        self.node = NodeRef { uid, simulated, ..node_ref(&settings) };
+        self.settings = Arc::new(settings);
+    }
+
+    /// Puts a reading in place of the earlier one.
+    pub(super) fn take_reading(&mut self, reading: Reading) {
+        reading.store(&mut self.checks);
+    }
+
+    /// Judges what is known at `now`; gives what changed.
+    pub(super) fn judge(&mut self, now: Timestamp) -> Vec<Transition> {
+        self.checks.agent = Some(Fact::known(self.agent_facts(), "outrider-agent", now));
+        self.facts = NodeFacts {
+            meta: TypeMeta::new("NodeFacts"),
+            node: self.node.clone(),
+            agent_version: VERSION.to_owned(),
+            now,
+            thresholds: self.settings.thresholds.clone(),
+            latches: std::mem::take(&mut self.latches),
+            checks: self.checks.clone(),
+        };
+        let judgement = diagnosis::judge(&self.facts);
+        let latched = diagnosis::latch(&self.facts.latches, &judgement, now);
+        self.latches = latched.latches;
+        self.verdict.node = self.node.clone();
+        self.verdict.conditions = latched.conditions;
+        self.verdict.not_applicable = judgement.not_applicable;
+        latched.transitions
+    }
+
+    /// Latches after the last turn.
+    pub(super) fn latches(&self) -> &[Latch] {
+        &self.latches
+    }
+
+    /// True while a judgement waits to be shown, so that the next turn must not wait for the next reading.
+    pub(super) fn pending(&self) -> bool {
+        self.latches.iter().any(|latch| latch.pending.is_some())
+    }
+
+    /// The agent about itself.
+    pub(super) fn agent_facts(&self) -> AgentFacts {
+        let problem = [self.storage_problem.as_str(), self.delivery.spool_problem.as_str()];
+        AgentFacts {
+            config_problems: self.config_problems.clone(),
+            coordinator: self.delivery.coordinator.clone(),
+            enrolment: if self.delivery.enrolment.is_empty() {
+                "none".to_owned()
+            } else {
+                self.delivery.enrolment.clone()
+            },
+            delivery_error: self.delivery.error.clone(),
+            delivery_failing_since: self.delivery.failing_since,
+            spooled: self.delivery.spooled,
+            merged: self.delivery.merged,
+            spool_problem: problem.into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join("; "),
+            certificate_not_after: self.delivery.certificate_not_after,
+            failing_checks: self.failing_checks(),
+        }
+    }
+
+    fn failing_checks(&self) -> Vec<Check> {
+        let broken = |cause: Option<UnknownCause>| {
+            matches!(cause, Some(UnknownCause::Panicked | UnknownCause::TimedOut))
+        };
+        self.readings().into_iter().filter(|(_, _, cause)| broken(cause.clone())).map(|(c, ..)| c).collect()
+    }
+
+    /// Every check that has a reading: when it was made, and why it failed as a whole.
+    fn readings(&self) -> Vec<(Check, Timestamp, Option<UnknownCause>)> {
+        fn of<T>(check: Check, fact: Option<&Fact<T>>) -> Option<(Check, Timestamp, Option<UnknownCause>)> {
+            let fact = fact?;
+            let cause = match fact {
+                Fact::Unknown { cause, .. } => Some(cause.clone()),
+                _ => None,
+            };
+            Some((check, fact.at(), cause))
+        }
+        let c = &self.checks;
+        let all = [
+            of(Check::Host, c.host.as_ref()),
+            of(Check::Clock, c.clock.as_ref()),
+            of(Check::CloudInit, c.cloud_init.as_ref()),
+            of(Check::GuestAgent, c.guest_agent.as_ref()),
+            of(Check::Etcd, c.etcd.as_ref()),
+            of(Check::LoadBalancer, c.load_balancer.as_ref()),
+        ];
+        all.into_iter().flatten().collect()
+    }
+
+    /// What the coordinator is to know.
+    pub(super) fn node_state(&self) -> NodeState {
+        let identity = self.identity();
+        NodeState {
+            digest: NodeState::compute_digest(&identity, &self.verdict.conditions),
+            identity,
+            conditions: self.verdict.conditions.clone(),
+            etcd: self.checks.etcd.clone(),
+            load_balancer: self.checks.load_balancer.clone(),
+            zone: String::new(),
+            region: String::new(),
+        }
+    }
+
+    /// The marks of this machine; empty ones where nothing is known.
+    pub(super) fn identity(&self) -> Identity {
+        let Some(host) = self.checks.host.as_ref().and_then(Fact::value) else { return Identity::default() };
+        let text = |fact: &Fact<String>| fact.value().cloned().unwrap_or_default();
+        let interfaces = host.interfaces.value().map(Vec::as_slice).unwrap_or_default();
+        let real = interfaces.iter().filter(|i| !i.is_virtual);
+        Identity {
+            machine_id_hash: text(&host.machine_id_hash),
+            system_uuid: text(&host.system_uuid),
+            macs: real.clone().map(|i| i.mac.clone()).filter(|mac| !mac.is_empty()).collect(),
+            boot_id: text(&host.boot_id),
+            instance_id: text(&host.instance_id),
+            addresses: real.flat_map(|i| i.addresses.iter().cloned()).collect(),
+        }
+    }
+
+    /// One line for `systemctl status`: the worst first.
+    pub(super) fn summary(&self) -> String {
+        let conditions = &self.verdict.conditions;
+        let count = |severity| conditions.iter().filter(|c| c.severity == severity).count();
+        let (errors, warnings) = (count(Severity::Error), count(Severity::Warn));
+        let worst = conditions.iter().max_by_key(|c| c.severity).filter(|c| c.severity >= Severity::Warn);
+        let mut line = format!("{errors} errors, {warnings} warnings in {} conditions", conditions.len());
+        if let Some(worst) = worst {
+            line.push_str(&format!("; {}={} ({})", crate::journal::name(worst), worst.status, worst.reason));
+        }
+        let delivery = match (self.delivery.coordinator.as_str(), self.delivery.enrolment.as_str()) {
+            ("", _) => "no coordinator",
+            (_, "enrolled") if self.delivery.error.is_empty() => "reports delivered",
+            (_, "enrolled") => "coordinator unreachable",
+            (_, "pending") => "enrolment waits for approval",
+            (_, "refused") => "enrolment refused",
+            _ => "not enrolled yet",
+        };
+        format!("{line}; {delivery}")
+    }
+
+    /// The document of the status file and of `outrider-agent status`.
+    pub(super) fn status(&self, now: Timestamp) -> AgentStatus {
+        let readings = self.readings();
+        let checks = self.settings.checks.iter().map(|(check, values)| {
+            let reading = readings.iter().find(|(c, ..)| c == check);
+            CheckStatus {
+                check: check.to_string(),
+                enabled: values.enabled,
+                interval_seconds: values.interval.as_secs(),
+                read_at: reading.map(|(_, at, _)| *at),
+                failure: reading
+                    .and_then(|(.., cause)| cause.as_ref())
+                    .map(ToString::to_string)
+                    .unwrap_or_default(),
+            }
+        });
+        AgentStatus {
+            meta: TypeMeta::new("AgentStatus"),
+            node: self.node.clone(),
+            agent_version: VERSION.to_owned(),
+            pid: std::process::id(),
+            started_at: self.started_at,
+            written_at: now,
+            summary: self.summary(),
+            config_files: self.config_files.clone(),
+            generation: self.generation,
+            agent: self.agent_facts(),
+            checks: checks.collect(),
+            conditions: self.conditions().to_vec(),
+            not_applicable: self.verdict.not_applicable.clone(),
+        }
+    }
+
+    pub(super) fn conditions(&self) -> &[Condition] {
+        &self.verdict.conditions
+    }
+}
