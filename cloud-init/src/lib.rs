@@ -4,7 +4,9 @@
 //! counts what KubeVirt counts.
 
 pub mod header;
+pub mod scalar;
 pub mod size;
+pub mod yaml;
 
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
