@@ -3,6 +3,8 @@
 //! `tests/run` drives the suites in `tests/tests/`; each prints a table of the faults it made and what was seen.
 
 pub mod beds;
+pub mod coordinator;
+pub mod parsers;
 pub mod power_cut;
 pub mod programs;
 pub mod simulated;

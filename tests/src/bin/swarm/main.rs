@@ -7,16 +7,15 @@
 //! that a stall is seen by every request it held up. Both processes share this machine's cores; the numbers are the
 //! coordinator's with the generator beside it.
 
-mod coordinator;
 mod histogram;
 mod load;
 
 use std::io::Write;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use outrider_tests::coordinator::{Launch, usage};
 
 /// What was asked for.
 #[derive(Clone, Debug)]
@@ -25,7 +24,6 @@ struct Options {
     rate: u32,
     seconds: u64,
     program: Option<PathBuf>,
-    listen: SocketAddr,
 }
 
 const USAGE: &str = "swarm [--agents N,N,…] [--rate REQUESTS_A_SECOND] [--seconds N] [--coordinator PROGRAM]\n";
@@ -36,7 +34,6 @@ fn options(mut arguments: impl Iterator<Item = String>) -> anyhow::Result<Option
         rate: 10_000,
         seconds: 20,
         program: None,
-        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
     };
     while let Some(name) = arguments.next() {
         let value = arguments.next().with_context(|| format!("{name} needs a value\n{USAGE}"))?;
@@ -119,15 +116,18 @@ impl Row {
 }
 
 async fn measure(agents: usize, options: &Options) -> anyhow::Result<Row> {
-    let coordinator = coordinator::Coordinator::start(options.program.as_deref(), options.listen).await?;
-    let idle = coordinator.usage()?;
+    let folder = tempfile::tempdir()?;
+    let launch = Launch { program: options.program.clone(), ..Launch::new(&folder.path().join("state"))? };
+    let coordinator = launch.start().await?;
+    let pid = coordinator.process.pid();
+    let idle = usage(pid)?;
     let (members, enrolment) = load::enrol(&coordinator.operator, agents).await?;
     let mut fleet = load::connect(&coordinator.operator.target, members).await?;
     load::settle(&mut fleet.links).await?;
-    let connected = coordinator.usage()?;
+    let connected = usage(pid)?;
 
     let steady = load::steady(fleet.links, options.rate, Duration::from_secs(options.seconds)).await?;
-    let loaded = coordinator.usage()?;
+    let loaded = usage(pid)?;
     let members = steady.members;
 
     let again = load::connect(&coordinator.operator.target, members).await?;

@@ -1,0 +1,115 @@
+//! `outrider-coordinator serve` as a process with a folder of its own.
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+
+use crate::programs::{Process, program};
+use crate::simulated::Operator;
+
+/// What a process has used.
+#[derive(Clone, Copy, Debug)]
+pub struct Usage {
+    /// Resident memory.
+    pub resident_kib: u64,
+    /// Of it, anonymous: neither a file nor shared memory behind it.
+    pub anonymous_kib: u64,
+    /// Processor time, user and system.
+    pub cpu: Duration,
+}
+
+/// What the process `pid` has used so far, from /proc.
+pub fn usage(pid: u32) -> anyhow::Result<Usage> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let kib = |name: &str| -> anyhow::Result<u64> {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name}"))?;
+        Ok(line.trim_start_matches(':').trim().trim_end_matches("kB").trim().parse()?)
+    };
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // Fields after the command's name, which may hold blanks: utime and stime are the 12th and 13th.
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks = |i: usize| fields.get(i).and_then(|f| f.parse::<u64>().ok()).context("no times in stat");
+    let hertz = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK)?.context("no clock tick")?;
+    let cpu = Duration::from_secs_f64((ticks(11)? + ticks(12)?) as f64 / hertz as f64);
+    Ok(Usage { resident_kib: kib("VmRSS")?, anonymous_kib: kib("RssAnon")?, cpu })
+}
+
+/// How to start one.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// The program; found beside the test when not given.
+    pub program: Option<PathBuf>,
+    /// State folder.
+    pub folder: PathBuf,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// More of its environment.
+    pub environment: Vec<(String, String)>,
+    /// More arguments.
+    pub arguments: Vec<String>,
+}
+
+impl Launch {
+    /// At a free port of loopback, with its state below `folder`.
+    pub fn new(folder: &Path) -> anyhow::Result<Self> {
+        Ok(Self {
+            program: None,
+            folder: folder.to_owned(),
+            address: free_address()?,
+            environment: Vec::new(),
+            arguments: Vec::new(),
+        })
+    }
+
+    /// Starts it and waits until it answers as an operator would ask. Its log lies beside the state folder.
+    pub async fn start(&self) -> anyhow::Result<Coordinator> {
+        let path = self.program.clone().map_or_else(|| program("outrider-coordinator"), Ok)?;
+        let log = self.folder.with_extension("log");
+        let file = File::options().create(true).append(true).open(&log)?;
+        let mut command = Command::new(path);
+        command.arg("serve").arg("--listen").arg(self.address.to_string()).arg("--state-dir").arg(&self.folder);
+        command.args(&self.arguments).envs(self.environment.iter().cloned());
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        let mut process = Process::spawn(&mut command)?;
+        let start = Instant::now();
+        loop {
+            if let Ok(operator) = Operator::from_state_folder(self.address, &self.folder)
+                && operator.get::<serde_json::Value>("/v1/coordinator").await.is_ok()
+            {
+                return Ok(Coordinator { operator, process });
+            }
+            if !process.is_running() || start.elapsed() > Duration::from_secs(30) {
+                let said = std::fs::read_to_string(&log).unwrap_or_default();
+                let last: Vec<&str> = said.lines().rev().take(5).collect();
+                bail!("the coordinator does not answer at {}; it said last: {last:#?}", self.address);
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+/// A running coordinator.
+#[derive(Debug)]
+pub struct Coordinator {
+    /// Its operator.
+    pub operator: Operator,
+    /// Its process.
+    pub process: Process,
+}
+
+impl Coordinator {
+    /// Ends it as an operator would.
+    pub async fn stop(mut self) -> anyhow::Result<()> {
+        tokio::task::spawn_blocking(move || self.process.terminate(Duration::from_secs(30))).await??;
+        Ok(())
+    }
+}
+
+/// A port of loopback that is free now.
+pub fn free_address() -> std::io::Result<SocketAddr> {
+    std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()
+}

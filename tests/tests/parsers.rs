@@ -1,0 +1,142 @@
+//! The fuzz targets' functions on stable Rust: noise, and well-formed documents with something wrong in them.
+
+use outrider_tests::parsers;
+use proptest::prelude::*;
+use serde_json::Value;
+
+const FACTS: &str = include_str!("../../protocol/golden/v1alpha1/NodeFacts.json");
+const REPORT: &str = include_str!("../../protocol/golden/v1alpha1/NodeReport.json");
+const HEARTBEAT: &str = include_str!("../../protocol/golden/v1alpha1/Heartbeat.json");
+
+/// What a hostile or broken writer might put in a field's place.
+fn odd_value() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        Just(Value::Null),
+        Just(Value::from("")),
+        Just(Value::from(0)),
+        Just(Value::from(-1)),
+        Just(Value::from(i64::MIN)),
+        Just(Value::from(u64::MAX)),
+        Just(Value::from(1e308)),
+        Just(Value::from(-0.0)),
+        Just(Value::from(5e-324)),
+        Just(Value::from("9999-12-31T23:59:59.999Z")),
+        Just(Value::from("-009999-01-02T00:00:00.000Z")),
+        Just(Value::Array(Vec::new())),
+        Just(Value::Object(serde_json::Map::new())),
+        any::<String>().prop_map(Value::from),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+    ]
+}
+
+fn places(value: &Value, at: String, out: &mut Vec<String>) {
+    out.push(at.clone());
+    match value {
+        Value::Object(map) => {
+            for (key, inner) in map {
+                places(inner, format!("{at}/{}", key.replace('~', "~0").replace('/', "~1")), out);
+            }
+        }
+        Value::Array(items) => {
+            for (i, inner) in items.iter().enumerate() {
+                places(inner, format!("{at}/{i}"), out);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The document with up to four places changed, doubled or removed.
+fn mutated(document: &'static str) -> impl Strategy<Value = Vec<u8>> {
+    let change = (any::<prop::sample::Index>(), 0..10, odd_value());
+    prop::collection::vec(change, 1..=4).prop_map(move |changes| {
+        let mut value: Value = serde_json::from_str(document).expect("a golden document");
+        for (index, kind, odd) in changes {
+            let mut all = Vec::new();
+            places(&value, String::new(), &mut all);
+            let place = value.pointer_mut(&all[index.index(all.len())]).expect("a place that was listed");
+            match (kind, place) {
+                (0, Value::Object(map)) => {
+                    let key = map.keys().nth(index.index(map.len().max(1))).cloned();
+                    key.and_then(|key| map.remove(&key));
+                }
+                (0 | 1, Value::Array(items)) => {
+                    items.pop();
+                }
+                (2 | 3, Value::Array(items)) => {
+                    let copies = items.clone();
+                    items.extend(copies);
+                }
+                // A number moves by a little, so that the document still parses and a rule meets the edge.
+                (1..=6, Value::Number(n)) => {
+                    let next = n.as_i64().unwrap_or(0).wrapping_add(odd.as_i64().unwrap_or(1));
+                    *n = next.into();
+                }
+                (_, place) => *place = odd,
+            }
+        }
+        value.to_string().into_bytes()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_token(text in "\\PC{0,80}", tail in "[a-z0-9:-]{0,60}") {
+        parsers::token(text.as_bytes());
+        parsers::token(format!("OR1{}::{tail}", "ab".repeat(32)).as_bytes());
+        parsers::token(format!("OR1{}::{tail}:{}", "ab".repeat(32), "Z".repeat(32)).as_bytes());
+    }
+
+    #[test]
+    fn any_facts(bytes in mutated(FACTS)) {
+        parsers::facts(&bytes);
+    }
+
+    #[test]
+    fn any_report(bytes in prop_oneof![mutated(REPORT), mutated(HEARTBEAT)]) {
+        parsers::report(&bytes);
+    }
+
+    #[test]
+    fn any_bytes_anywhere(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        parsers::token(&bytes);
+        parsers::facts(&bytes);
+        parsers::report(&bytes);
+        parsers::certificate_request(&bytes);
+        parsers::url(&bytes);
+    }
+
+    #[test]
+    fn any_url(text in "(https?://)?[a-z0-9.\\[\\]:@%-]{0,30}(:[0-9]{0,6})?(/[ -~]{0,10})?") {
+        parsers::url(text.as_bytes());
+    }
+}
+
+proptest! {
+    // Each case writes and reads a file.
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_configuration(
+        lines in prop::collection::vec(
+            prop_oneof![
+                Just("[node]".to_owned()),
+                Just("[coordinator]".to_owned()),
+                Just("[checks.etcd]".to_owned()),
+                Just("[[load_balancer]]".to_owned()),
+                Just("[etcd]".to_owned()),
+                Just("[report]".to_owned()),
+                "(name|cluster|urls|interval|timeout|enabled|url|mode|backends|heartbeat|profile|ca_checksum) = .{0,20}",
+                "(interval|timeout|heartbeat) = \"[0-9]{1,20}(ms|s|m|h|d|w)?\"",
+                "(urls|backends|endpoints) = \\[\"\\PC{0,12}\"\\]",
+                "\\PC{0,40}",
+            ],
+            0..12,
+        ),
+    ) {
+        parsers::configuration(lines.join("\n").as_bytes());
+    }
+}
