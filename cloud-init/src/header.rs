@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 
-use crate::{Finding, Severity};
+use crate::Finding;
 
 /// What cloud-init takes the document for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub fn recognise(userdata: &[u8]) -> (Kind, Vec<Finding>) {
         let (kind, mut findings) = recognise(&userdata[BOM.len()..]);
         let cure = "save the file as UTF-8 without byte-order mark";
         let message = "a byte-order mark (EF BB BF) stands before the header; cloud-init processes nothing";
-        findings.push(error("ByteOrderMark", 1, message, cure));
+        findings.push(Finding::error("ByteOrderMark", 1, message, cure));
         let ignored = if kind == Kind::Empty { Kind::Empty } else { Kind::Ignored };
         return (ignored, findings);
     }
@@ -60,16 +60,18 @@ pub fn recognise(userdata: &[u8]) -> (Kind, Vec<Finding>) {
         let message = format!(
             "the first words stand on line {first_line} behind blanks; old versions match the exact start"
         );
-        findings.push(warn("TextBeforeHeader", 1, &message, "delete everything before the header"));
+        findings.push(Finding::warn("TextBeforeHeader", 1, &message, "delete everything before the header"));
     }
     let kind = kind_of(line.trim_end(), trimmed, first_line, &mut findings);
-    if kind == Kind::CloudConfig {
-        nested_wrapper(trimmed, first_line, &mut findings);
-    }
     if matches!(kind, Kind::Script | Kind::Multipart) && text.contains("\r\n") {
         let message =
             "carriage returns at the ends of lines: the interpreter takes them for part of the command";
-        findings.push(warn("CarriageReturns", first_line, message, "save the file with LF line ends"));
+        findings.push(Finding::warn(
+            "CarriageReturns",
+            first_line,
+            message,
+            "save the file with LF line ends",
+        ));
     }
     (kind, findings)
 }
@@ -87,14 +89,14 @@ fn kind_of(line: &str, body: &str, at: usize, findings: &mut Vec<Finding>) -> Ki
     if lower.starts_with(HEADER) && !lower.starts_with(ARCHIVE) && !lower.starts_with(JSONP) {
         if !line.starts_with(HEADER) {
             let message = format!("{word} is recognised by newer versions only; older ones match the case");
-            findings.push(warn("HeaderCase", at, &message, HEADER));
+            findings.push(Finding::warn("HeaderCase", at, &message, HEADER));
         }
         return Kind::CloudConfig;
     }
     if lower.starts_with(ARCHIVE) {
         let message =
             "an archive is a list; some versions (24.4 on Alma and Rocky 9) assume a mapping and crash";
-        findings.push(warn("CloudConfigArchive", at, message, "one plain #cloud-config mapping"));
+        findings.push(Finding::warn("CloudConfigArchive", at, message, "one plain #cloud-config mapping"));
         return Kind::CloudConfigArchive;
     }
     if OTHER_DIRECTIVES.iter().any(|prefix| lower.starts_with(prefix)) {
@@ -113,16 +115,16 @@ fn ignored(line: &str, body: &str, at: usize) -> Finding {
         let message =
             format!("this is base64 of {inner}; a plain field is not decoded, so all of it is ignored");
         let cure = "put this text into the base64 field as it is, or decode it for the plain field; never encode it again";
-        return error("Base64InPlainField", at, &message, cure);
+        return Finding::error("Base64InPlainField", at, &message, cure);
     }
     let squeezed: String =
         line.chars().filter(|c| c.is_alphanumeric()).collect::<String>().to_ascii_lowercase();
     if line.starts_with('#') && squeezed.starts_with("cloudconfig") {
         let message = format!("{line:?} is a comment, not the header; all of the document is ignored");
-        return error("HeaderMisspelt", at, &message, HEADER);
+        return Finding::error("HeaderMisspelt", at, &message, HEADER);
     }
     let message = "no header: cloud-init warns of unhandled data once and ignores all of the document";
-    error("HeaderMissing", at, message, "make #cloud-config the first line")
+    Finding::error("HeaderMissing", at, message, "make #cloud-config the first line")
 }
 
 /// What a base64 text holds, if it is one: looked at, never guessed from its first letters alone.
@@ -146,37 +148,10 @@ fn encoded(body: &str) -> Option<&'static str> {
     encoded(inner).map(|_| "base64 (encoded twice)")
 }
 
-/// `user-data:` and `autoinstall:` wrappers: keys below them are never found at run time.
-fn nested_wrapper(body: &str, first_line: usize, findings: &mut Vec<Finding>) {
-    let mut keys = body.lines().enumerate().filter(|(_, line)| {
-        !line.trim().is_empty() && !line.starts_with([' ', '\t', '#', '-']) && line.contains(':')
-    });
-    let Some((number, key)) = keys.next() else { return };
-    let name = key.split(':').next().unwrap_or_default().trim_matches(['"', '\'', ' ']);
-    let alone = keys.next().is_none();
-    if alone && matches!(name, "user-data" | "userdata" | "userData" | "autoinstall" | "cloud-config") {
-        let message =
-            format!("{name:?} is no top-level key of cloud-config; everything nested under it is ignored");
-        findings.push(error(
-            "UnknownTopLevelKey",
-            first_line + number,
-            &message,
-            "move the keys to the top level",
-        ));
-    }
-}
-
-fn error(code: &'static str, line: usize, message: &str, cure: &str) -> Finding {
-    Finding { severity: Severity::Error, code, line, message: message.to_owned(), cure: cure.to_owned() }
-}
-
-fn warn(code: &'static str, line: usize, message: &str, cure: &str) -> Finding {
-    Finding { severity: Severity::Warn, ..error(code, line, message, cure) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Severity;
 
     const BODY: &str = "packages: [a]\n";
 
@@ -242,15 +217,6 @@ mod tests {
         }
         let given = b"I2Nsb3VkLWNvbmZpZwpwYWNrYWdlczogW2FdCg==";
         assert_eq!(recognise(given).1[0].code, "Base64InPlainField");
-    }
-
-    #[test]
-    fn a_wrapper_round_everything_is_named_with_its_line() {
-        let (kind, findings) =
-            recognise(b"#cloud-config\n# hello\nuser-data:\n  packages: [a]\n  runcmd: []\n");
-        assert_eq!((kind, findings[0].code, findings[0].line), (Kind::CloudConfig, "UnknownTopLevelKey", 3));
-        assert_eq!(recognise(b"#cloud-config\nautoinstall:\n  runcmd: []\n").1[0].code, "UnknownTopLevelKey");
-        assert!(recognise(b"#cloud-config\nhostname: a\nusers:\n  - default\n").1.is_empty());
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! cloud-init userdata: what the first bytes mean and what fits where. Pure functions over bytes.
 //!
 //! Userdata is half ignored without a word when its header is wrong; [`header`] says which half and why. [`size`]
-//! counts what KubeVirt counts.
+//! counts what KubeVirt counts; [`lint`](mod@lint) reads the whole document the way cloud-init's PyYAML does.
 
 pub mod header;
+pub mod lint;
 pub mod scalar;
 pub mod size;
 pub mod yaml;
@@ -28,8 +29,35 @@ pub struct Finding {
     pub code: &'static str,
     /// Line, from 1; 0 for the whole document.
     pub line: usize,
+    /// Column in characters, from 1; 0 for the whole line.
+    pub column: usize,
     /// What is wrong and what it does.
     pub message: String,
     /// What to write instead.
     pub cure: String,
+}
+
+impl Finding {
+    pub(crate) fn error(
+        code: &'static str,
+        line: usize,
+        message: impl Into<String>,
+        cure: impl Into<String>,
+    ) -> Self {
+        Self { severity: Severity::Error, code, line, column: 0, message: message.into(), cure: cure.into() }
+    }
+
+    pub(crate) fn warn(
+        code: &'static str,
+        line: usize,
+        message: impl Into<String>,
+        cure: impl Into<String>,
+    ) -> Self {
+        Self { severity: Severity::Warn, ..Self::error(code, line, message, cure) }
+    }
+
+    pub(crate) fn at(mut self, node: &yaml::Node) -> Self {
+        (self.line, self.column) = (node.line, node.column);
+        self
+    }
 }

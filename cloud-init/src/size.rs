@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 
-use crate::{Finding, Severity};
+use crate::Finding;
 
 /// Bytes of userdata, decoded, that KubeVirt accepts inside a VM's spec; exactly this many are accepted.
 pub const VM_SPEC_LIMIT: usize = 2048;
@@ -26,12 +26,9 @@ pub fn counted(field: Field, content: &[u8]) -> Result<usize, Finding> {
     }
     let text: Vec<u8> = content.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
     let decoded = STANDARD.decode(&text).or_else(|_| STANDARD_NO_PAD.decode(&text));
-    decoded.map(|bytes| bytes.len()).map_err(|e| Finding {
-        severity: Severity::Error,
-        code: "NotBase64",
-        line: 0,
-        message: format!("the base64 field does not decode: {e}"),
-        cure: "encode the text once, or put it into the plain field".to_owned(),
+    decoded.map(|bytes| bytes.len()).map_err(|e| {
+        let cure = "encode the text once, or put it into the plain field";
+        Finding::error("NotBase64", 0, format!("the base64 field does not decode: {e}"), cure)
     })
 }
 
@@ -41,14 +38,12 @@ pub fn check(field: Field, content: &[u8]) -> Option<Finding> {
         Ok(bytes) => bytes,
         Err(finding) => return Some(finding),
     };
-    (field != Field::Secret && bytes > VM_SPEC_LIMIT).then(|| Finding {
-        severity: Severity::Error,
-        code: "TooLargeForVmSpec",
-        line: 0,
-        message: format!(
+    (field != Field::Secret && bytes > VM_SPEC_LIMIT).then(|| {
+        let message = format!(
             "{bytes} bytes after decoding; a VM's spec takes {VM_SPEC_LIMIT}, and base64 does not help"
-        ),
-        cure: "put it into a Secret with the keys userdata and networkdata, and refer to that".to_owned(),
+        );
+        let cure = "put it into a Secret with the keys userdata and networkdata, and refer to that";
+        Finding::error("TooLargeForVmSpec", 0, message, cure)
     })
 }
 
