@@ -154,6 +154,8 @@ reason_codes! {
         "The local etcd member is a learner and catches up.";
     EtcdMemberDown = "EtcdMemberDown", Error..=Error, "6e38f1ed83cd56d7ae208a4e9251285a",
         "The local etcd member does not answer.";
+    EtcdReadFailed = "EtcdReadFailed", Warn..=Error, "7e557f2bad164c3aa8bee2362d4ee8dc",
+        "The local etcd member answers, but a linearizable read fails.";
     EtcdQuorumMet = "EtcdQuorumMet", Ok..=Ok, "16fdd58a418b55cab2926b6f326d36f2",
         "Every voter is healthy.";
     EtcdSingleVoter = "EtcdSingleVoter", Info..=Info, "7555195250765be6bfdcb423b9060142",
