@@ -4,6 +4,7 @@
 
 pub mod beds;
 pub mod coordinator;
+pub mod fault_disk;
 pub mod parsers;
 pub mod power_cut;
 pub mod programs;
