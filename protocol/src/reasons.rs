@@ -249,7 +249,7 @@ reason_codes! {
     NotRancher = "NotRancher", Error..=Error, "9b1f2c4158df536f82fe14365913446a",
         "What answers behind the balancer is not Rancher.";
     BackendError = "BackendError", Error..=Error, "54dea7172d9f524db63b52890c1b9d1b",
-        "The balancer answers with a server error.";
+        "The balancer answers with a server error or not at all.";
     BalancerRefusesRequest = "BalancerRefusesRequest", Error..=Error, "e4846ef439074b2d8e536bdc8226e0ac",
         "The way in refuses a plain request (4xx).";
 }

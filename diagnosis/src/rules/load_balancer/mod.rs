@@ -1,4 +1,32 @@
-//! lb
+//! `LoadBalancerReachable` and `LoadBalancerForwarding`, one subject a balancer (`facts/rancher-load-balancer.md`).
+//!
+//! Reachable is about the way to the balancer: name, TCP, TLS, certificate. Forwarding is about what comes out behind
+//! it, told by pairs of tries (straight to a backend and through the balancer): the difference is the diagnosis.
+
+mod answer;
+mod certificate;
+mod forwarding;
+mod reachable;
+
+use outrider_protocol::{Check, LoadBalancerFacts, NodeFacts, NotApplicable, Timestamp};
+
 use crate::finding::Judgement;
-use outrider_protocol::{LoadBalancerFacts, NodeFacts};
-pub(super) fn judge(_out: &mut Judgement, _b: &[LoadBalancerFacts], _facts: &NodeFacts) {}
+
+pub(super) fn judge(out: &mut Judgement, balancers: &[LoadBalancerFacts], facts: &NodeFacts) {
+    if balancers.is_empty() {
+        out.not_applicable.push(NotApplicable {
+            check: Check::LoadBalancer,
+            reason: "no load balancer is configured".to_owned(),
+        });
+    }
+    for balancer in balancers {
+        let at = observed_at(balancer);
+        out.findings.push(reachable::judge(balancer, at, facts).subject(balancer.name.clone()));
+        out.findings.push(forwarding::judge(balancer, at).subject(balancer.name.clone()));
+    }
+}
+
+/// When the last try was made.
+fn observed_at(balancer: &LoadBalancerFacts) -> Timestamp {
+    balancer.probes.iter().map(|p| p.at).max().unwrap_or(balancer.addresses.at())
+}

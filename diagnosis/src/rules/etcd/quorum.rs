@@ -1,0 +1,260 @@
+//! `EtcdQuorum`: the arithmetic and the verdict, the same for one node's view and for a whole fleet's
+//! (`facts/etcd.md`, section 1).
+
+use std::time::Duration;
+
+use outrider_protocol::{ConditionType, ReasonCode as R, Severity, Status, Timestamp};
+
+use crate::finding::{Finding, within_range};
+use crate::wording::{Count, names};
+
+const TYPE: ConditionType = ConditionType::EtcdQuorum;
+
+/// A rolling upgrade restarts one member after another and shall page nobody.
+const REDUCED_RAISE: Duration = Duration::from_secs(30);
+const CLEAR: Duration = Duration::from_secs(5);
+
+/// Members named in a message.
+const NAMED: usize = 7;
+
+pub(crate) const NO_MEMBERS_ADVICE: &str = "An empty answer is no healthy one: ask a member itself (etcdctl member list) with the client certificate of \
+     this node.";
+
+/// What is known of one voter, from worst evidence to best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Health {
+    /// It does not answer.
+    Down,
+    /// It could not be asked, through no fault of its own.
+    Unknown,
+    /// It answers and sees no leader.
+    NoLeader,
+    /// It answers without error.
+    Healthy,
+}
+
+/// One voter.
+#[derive(Clone, Debug)]
+pub(crate) struct Voter<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) health: Health,
+    /// Why it is not healthy, to follow its name in a sentence.
+    pub(crate) why: String,
+    /// It has no Kubernetes node.
+    pub(crate) ghost: bool,
+}
+
+/// What linearizable reads show.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Proof {
+    /// One ended after so many milliseconds: a quorum answered it.
+    Read { ms: f64 },
+    /// Every one failed that was tried at a living voter.
+    Failed(String),
+    /// None was tried.
+    None,
+}
+
+/// The voters of one cluster and what is known of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Tally<'a> {
+    pub(crate) voters: Vec<Voter<'a>>,
+    pub(crate) learners: usize,
+    pub(crate) proof: Proof,
+    pub(crate) election_timeout: Duration,
+    pub(crate) list_may_be_stale: bool,
+    /// Who looked, to end the sentence; empty for one node.
+    pub(crate) seen_from: String,
+}
+
+/// Voters that must be healthy: more than half.
+pub(crate) fn quorum_of(voters: usize) -> usize {
+    voters / 2 + 1
+}
+
+/// Voters that may still fail.
+pub(crate) fn tolerated(voters: usize, healthy: usize) -> usize {
+    healthy.saturating_sub(quorum_of(voters))
+}
+
+impl Tally<'_> {
+    pub(crate) fn count(&self, health: Health) -> usize {
+        self.voters.iter().filter(|v| v.health == health).count()
+    }
+
+    /// "3 voters, quorum 2, 2 healthy, 0 more failures tolerated", with what limits the numbers.
+    pub(crate) fn numbers(&self) -> String {
+        let (voters, healthy) = (self.voters.len(), self.count(Health::Healthy));
+        let least = if self.count(Health::Unknown) > 0 { "at least " } else { "" };
+        let learners = match self.learners {
+            0 => String::new(),
+            n => format!(", {} not counted", Count(n, "learner")),
+        };
+        let stale =
+            if self.list_may_be_stale { ", by the local member's own list, which may be stale" } else { "" };
+        format!(
+            "{}, quorum {}, {healthy} healthy, tolerates {least}{} more{learners}{stale}",
+            Count(voters, "voter"),
+            quorum_of(voters),
+            tolerated(voters, healthy)
+        )
+    }
+
+    fn unhealthy(&self) -> String {
+        let all = self.voters.iter().filter(|v| v.health != Health::Healthy);
+        names(all.map(|v| format!("{} {}", v.name, v.why)), NAMED)
+    }
+}
+
+/// The verdict over `tally`, whose facts were read at `at`.
+pub(crate) fn judge(tally: &Tally<'_>, at: Timestamp) -> Finding {
+    let voters = tally.voters.len();
+    if voters == 0 {
+        let message = "The member list is empty: nobody knows the quorum.";
+        return Finding::new(TYPE, Status::Unknown, Severity::Warn, R::EtcdNoMembers, at, message)
+            .advice(NO_MEMBERS_ADVICE);
+    }
+    let quorum = quorum_of(voters);
+    let (healthy, unknown) = (tally.count(Health::Healthy), tally.count(Health::Unknown));
+    let answering = healthy + tally.count(Health::NoLeader);
+    match &tally.proof {
+        Proof::Read { .. } => holds(tally, at),
+        Proof::Failed(_) if healthy >= quorum => reads_fail(tally, at),
+        Proof::None if healthy >= quorum => holds(tally, at),
+        _ if answering >= quorum => no_leader(tally, at),
+        _ if answering + unknown < quorum => lost(tally, at),
+        _ => untold(tally, at),
+    }
+}
+
+fn holds(tally: &Tally<'_>, at: Timestamp) -> Finding {
+    let voters = tally.voters.len();
+    let (healthy, unknown) = (tally.count(Health::Healthy), tally.count(Health::Unknown));
+    let numbers = tally.numbers();
+    let read = match tally.proof {
+        Proof::Read { ms } => format!("; a linearizable read took {ms:.1} ms"),
+        _ => String::new(),
+    };
+    let from = &tally.seen_from;
+    let new =
+        |severity, reason, message: String| Finding::new(TYPE, Status::True, severity, reason, at, message);
+
+    if healthy == voters {
+        let finding = match voters {
+            1 => new(
+                Severity::Info,
+                R::EtcdSingleVoter,
+                format!("Quorum holds, with nothing in reserve: {numbers}{read}{from}."),
+            )
+            .advice("One voter tolerates no failure; three tolerate one. Keep etcd snapshots elsewhere."),
+            n if n % 2 == 0 => new(
+                Severity::Warn,
+                R::EtcdEvenVoters,
+                format!(
+                    "Quorum holds: {numbers}; {n} voters tolerate no more than {} would{read}{from}.",
+                    n - 1
+                ),
+            )
+            .advice(format!("Add one server to make {} voters, or take one away on purpose.", n + 1)),
+            _ => new(Severity::Ok, R::EtcdQuorumMet, format!("Quorum holds: {numbers}{read}{from}.")),
+        };
+        return finding.waits(REDUCED_RAISE, CLEAR);
+    }
+
+    let unhealthy = tally.unhealthy();
+    let message = format!("Quorum holds: {numbers}; {unhealthy}{read}{from}.");
+    let seen_enough = healthy >= quorum_of(voters);
+    let at_best = tolerated(voters, healthy + unknown);
+    if !seen_enough || (unknown > 0 && healthy + unknown == voters) {
+        return new(Severity::Warn, R::EtcdVotersUnseen, message).waits(REDUCED_RAISE, CLEAR).advice(
+            "Let this node reach the client port (2379) of the other servers with its client certificate; until then \
+             it cannot tell how many more may fail.",
+        );
+    }
+    if at_best > 0 {
+        return new(Severity::Warn, R::EtcdToleranceReduced, message).waits(REDUCED_RAISE, CLEAR).advice(
+            "Bring the named member back. Do not remove a member or reset the cluster while the machine may return.",
+        );
+    }
+    // A ghost will not come back and was counted against the cluster all along: a standing fault, not an incident.
+    let only_ghosts = tally.voters.iter().all(|v| v.health == Health::Healthy || v.ghost);
+    let severity = if only_ghosts { Severity::Warn } else { Severity::Error };
+    let advice = if only_ghosts {
+        "The named members have no Kubernetes node and still count. A person who knows that their machines are gone for \
+         good removes them; Outrider does not."
+    } else {
+        "The next loss stops the cluster: bring the named member back first, and restart, drain or upgrade no other \
+         server until then. Do not remove members or reset the cluster."
+    };
+    let message = format!("The next loss stops the cluster: {numbers}; {unhealthy}{read}{from}.");
+    new(severity, R::EtcdNoTolerance, message).waits(REDUCED_RAISE, CLEAR).advice(advice)
+}
+
+const LOST_ADVICE: &str = "Bring the named members back, one is enough if it makes the quorum; writes go on by themselves then. Do not restart \
+     the ones that answer. A cluster reset is the last resort of a person, with the other servers stopped, the newest \
+     snapshot and the same token at hand.";
+
+fn lost(tally: &Tally<'_>, at: Timestamp) -> Finding {
+    let message = format!("Quorum is lost: {}; {}{}.", tally.numbers(), tally.unhealthy(), tally.seen_from);
+    certain_later(tally, Finding::new(TYPE, Status::False, Severity::Error, R::EtcdQuorumLost, at, message))
+        .advice(LOST_ADVICE)
+}
+
+fn no_leader(tally: &Tally<'_>, at: Timestamp) -> Finding {
+    let message = format!(
+        "Enough voters answer, but no leader is elected and nothing can be written: {}; {}{}.",
+        tally.numbers(),
+        tally.unhealthy(),
+        tally.seen_from
+    );
+    certain_later(tally, Finding::new(TYPE, Status::False, Severity::Error, R::EtcdNoLeader, at, message)).advice(
+        "An election takes a moment. If it does not end: check port 2380 between the servers both ways, their clocks and \
+         the disk latency. Do not restart etcd because it has no leader.",
+    )
+}
+
+/// Suspected at once, certain only after etcd's own limit: an election is no outage.
+fn certain_later(tally: &Tally<'_>, finding: Finding) -> Finding {
+    finding.waits(tally.election_timeout, CLEAR).suspected_as(R::EtcdQuorumSuspected)
+}
+
+fn reads_fail(tally: &Tally<'_>, at: Timestamp) -> Finding {
+    let why = match &tally.proof {
+        Proof::Failed(why) => why.as_str(),
+        _ => "",
+    };
+    let message = format!(
+        "Enough voters answer, but a linearizable read fails ({why}): {}{}.",
+        tally.numbers(),
+        tally.seen_from
+    );
+    Finding::new(TYPE, Status::Unknown, Severity::Error, R::EtcdQuorumSuspected, at, message)
+        .waits(tally.election_timeout, CLEAR)
+        .advice(
+            "See whether a leader changes again and again (etcdctl endpoint status) and how slow the disks are; check \
+             port 2380 between the servers. Do not restart etcd because it is slow.",
+        )
+}
+
+/// Neither holds nor lost can be said.
+fn untold(tally: &Tally<'_>, at: Timestamp) -> Finding {
+    let message = format!(
+        "Whether quorum holds cannot be told: {}; {}{}.",
+        tally.numbers(),
+        tally.unhealthy(),
+        tally.seen_from
+    );
+    let leaderless = tally.count(Health::NoLeader) > 0 && tally.count(Health::Healthy) == 0;
+    let reason = if leaderless || matches!(tally.proof, Proof::Failed(_)) {
+        R::EtcdQuorumSuspected
+    } else {
+        R::EtcdVotersUnknown
+    };
+    let wanted = if tally.count(Health::Healthy) == 0 { Severity::Error } else { Severity::Warn };
+    let severity = within_range(&reason, wanted);
+    Finding::new(TYPE, Status::Unknown, severity, reason, at, message).waits(tally.election_timeout, CLEAR).advice(
+        "Let this node ask the other servers: client port 2379, its client certificate, the right CA. The causes above \
+         are of the question, not of the members.",
+    )
+}

@@ -1,0 +1,256 @@
+//! `EtcdSpace`: alarms, size, in-use size and quota, and the cure that helps (`facts/etcd.md`, section 4).
+//!
+//! Alarms are read apart from health: a member with NOSPACE answers health checks and yet the whole cluster refuses
+//! writes. Which cure helps hangs on how much of the file is in use, so each member's numbers are looked at.
+
+use std::time::Duration;
+
+use outrider_protocol::{
+    ConditionType, EndpointStatus, EtcdFacts, Fact, ReasonCode as R, Severity, Status, Thresholds, Timestamp,
+    UnknownCause,
+};
+
+use super::view::name_of;
+use crate::finding::Finding;
+use crate::rules::unread;
+use crate::wording::{Bytes, Percent, Short, names, percent};
+
+const TYPE: ConditionType = ConditionType::EtcdSpace;
+const RAISE: Duration = Duration::from_secs(60);
+const CLEAR: Duration = Duration::from_secs(30);
+
+/// etcd's default quota, 2 GiB; a quota of 0 means this one.
+const DEFAULT_QUOTA: u64 = 2_147_483_648;
+/// etcd refuses writes by the size of the file, not by what is in use: this near to its quota a file is nearly there.
+const SIZE_NEAR_PERCENT: f64 = 90.0;
+/// A file this far above the default quota proves that the quota is another one (small overshoot is normal).
+const PROOF_OF_OTHER_QUOTA_PERCENT: f64 = 105.0;
+/// Above this size a defragmentation takes long enough to be felt (D20).
+const LARGE: u64 = 1_000_000_000;
+
+struct Space<'a> {
+    name: &'a str,
+    id: &'a str,
+    size: u64,
+    /// `None` where the version does not say.
+    in_use: Option<u64>,
+    quota: u64,
+    quota_is_default: bool,
+}
+
+impl<'a> Space<'a> {
+    fn of(etcd: &'a EtcdFacts, status: &'a EndpointStatus) -> Self {
+        let bytes = |n: i64| u64::try_from(n).unwrap_or(0);
+        let size = bytes(status.db_size_bytes);
+        let in_use = bytes(status.db_in_use_bytes);
+        let quota = bytes(status.quota_bytes);
+        Self {
+            name: name_of(etcd.members.value(), &status.member_id),
+            id: &status.member_id,
+            size,
+            in_use: (in_use > 0 || size == 0).then_some(in_use.min(size)),
+            quota: if quota == 0 { DEFAULT_QUOTA } else { quota },
+            quota_is_default: quota == 0,
+        }
+    }
+
+    /// Share of the quota in use, in percent; by size where the version does not say what is in use.
+    fn used_percent(&self) -> f64 {
+        percent(self.in_use.unwrap_or(self.size), self.quota)
+    }
+
+    fn size_percent(&self) -> f64 {
+        percent(self.size, self.quota)
+    }
+
+    fn freeable(&self) -> Option<u64> {
+        self.in_use.map(|used| self.size - used)
+    }
+
+    fn numbers(&self) -> String {
+        let quota = if self.quota_is_default { ", the default" } else { "" };
+        match self.in_use {
+            Some(used) => format!(
+                "{}: size {}, in use {} ({} of the quota {}{quota})",
+                self.name,
+                Bytes(self.size),
+                Bytes(used),
+                Percent(self.used_percent()),
+                Bytes(self.quota)
+            ),
+            None => format!(
+                "{}: size {} ({} of the quota {}{quota}), in-use size not reported",
+                self.name,
+                Bytes(self.size),
+                Percent(self.size_percent()),
+                Bytes(self.quota)
+            ),
+        }
+    }
+}
+
+pub(super) fn judge(etcd: &EtcdFacts, at: Timestamp, limits: &Thresholds) -> Finding {
+    let spaces: Vec<Space<'_>> =
+        etcd.endpoints.iter().filter_map(|e| e.status.value()).map(|s| Space::of(etcd, s)).collect();
+    let alarmed = |kind| alarmed_members(etcd, kind);
+
+    let corrupt = alarmed("CORRUPT");
+    if !corrupt.is_empty() {
+        let who = names(corrupt.iter().map(|id| name_of(etcd.members.value(), id)), 7);
+        let message = format!("A CORRUPT alarm is set on {who}: its data differs from that of the others.");
+        return Finding::new(TYPE, Status::False, Severity::Error, R::EtcdCorrupt, at, message).waits(Duration::ZERO, CLEAR).advice(
+            "Do not clear the alarm and do not restart. Take an etcd snapshot from a member that is not named, look at \
+             its disk and memory for errors; a person replaces the named member (removed, data folder empty, joined \
+             again) while quorum holds.",
+        );
+    }
+    let no_space = alarmed("NOSPACE");
+    if !no_space.is_empty() {
+        return no_space_alarm(etcd, &no_space, &spaces, at, limits).waits(Duration::ZERO, CLEAR);
+    }
+    // Nothing alarmed in what was read; an alarm list that was not read could still hold one.
+    if let Some(unknown) = unread(TYPE, "The list of alarms", &etcd.alarms, Severity::Warn) {
+        return unknown;
+    }
+    let worst = spaces.iter().max_by(|a, b| {
+        let rank = |s: &Space<'_>| s.used_percent().max(s.size_percent());
+        rank(a).total_cmp(&rank(b))
+    });
+    match worst {
+        Some(worst) => without_alarm(worst, at, limits).waits(RAISE, CLEAR),
+        None => {
+            let cause = etcd.endpoints.iter().find_map(|e| match &e.status {
+                Fact::Unknown { cause, .. } => Some(cause.clone()),
+                _ => None,
+            });
+            let message =
+                format!("No alarm is known; none of {} endpoints told its size.", etcd.endpoints.len());
+            Finding::unknown(TYPE, &cause.unwrap_or(UnknownCause::Unavailable), Severity::Warn, at, message)
+        }
+    }
+}
+
+/// Ids of the members on which an alarm of `kind` is set, by the alarm list and by what members report as errors.
+fn alarmed_members<'a>(etcd: &'a EtcdFacts, kind: &str) -> Vec<&'a str> {
+    let listed =
+        etcd.alarms.value().into_iter().flatten().filter(|a| a.kind == kind).map(|a| a.member_id.as_str());
+    let mut ids: Vec<&str> = listed.collect();
+    if ids.is_empty() && etcd.alarms.value().is_none() {
+        let reported = etcd.endpoints.iter().filter_map(|e| e.status.value());
+        let reported = reported.filter(|s| s.errors.iter().any(|e| e.contains(kind)));
+        ids.extend(reported.map(|s| s.member_id.as_str()));
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}
+
+fn no_space_alarm(
+    etcd: &EtcdFacts,
+    ids: &[&str],
+    spaces: &[Space<'_>],
+    at: Timestamp,
+    limits: &Thresholds,
+) -> Finding {
+    let list = etcd.members.value();
+    let who = names(ids.iter().map(|id| name_of(list, id)), 7);
+    let members = list.map_or(0, |l| l.members.len());
+    let set = format!("A NOSPACE alarm is set on {who} ({} of {members} members)", ids.len());
+    let new =
+        |reason, message: String| Finding::new(TYPE, Status::False, Severity::Error, reason, at, message);
+
+    // The fullest of the alarmed members tells the cure; when none of them answers, the fullest of all.
+    let fullest = |of_alarmed: bool| {
+        let candidates = spaces.iter().filter(|s| !of_alarmed || ids.contains(&s.id));
+        candidates.max_by(|a, b| a.size_percent().total_cmp(&b.size_percent()))
+    };
+    let Some(space) = fullest(true).or_else(|| fullest(false)) else {
+        let message = format!("{set}: writes are refused for the whole cluster. No member told its size.");
+        return new(R::EtcdNoSpace, message).advice(
+            "Do not restart etcd. Read size and in-use size of each member (etcdctl endpoint status) before choosing a \
+             cure.",
+        );
+    };
+    let numbers = space.numbers();
+    let used_up = space.used_percent() > limits.etcd_space_warn_percent;
+    let has_room = |s: &Space<'_>| s.size_percent() < SIZE_NEAR_PERCENT;
+    let all_told = ids.iter().all(|id| spaces.iter().any(|s| s.id == *id));
+
+    if all_told && spaces.iter().all(has_room) && !used_up {
+        let message =
+            format!("{set} although space is back ({numbers}): writes stay refused for the whole cluster.");
+        return new(R::EtcdAlarmLeftOver, message).advice(format!(
+            "The alarm is still set on {who}; a person clears it (etcdctl alarm disarm). Outrider does not, and a restart \
+             does not help."
+        ));
+    }
+    let refused = "writes are refused for the whole cluster although health checks may pass";
+    match space.freeable() {
+        Some(freed) if !used_up => new(
+            R::EtcdNoSpace,
+            format!("{set}: {refused}. {numbers}; defragmentation frees about {}.", Bytes(freed)),
+        )
+        .advice(format!(
+            "Do not restart etcd. A person defragments one member after the other{}, then clears the alarm.",
+            defrag_needs(space)
+        )),
+        Some(freed) => new(
+            R::EtcdNoSpace,
+            format!("{set}: {refused}. {numbers}; defragmentation frees only about {}.", Bytes(freed)),
+        )
+        .advice(format!(
+            "Do not restart etcd; defragmentation alone does not help. A person removes objects and compacts, or raises \
+             the quota; then defragments{}; then clears the alarm, in this order.",
+            defrag_needs(space)
+        )),
+        None => new(R::EtcdNoSpace, format!("{set}: {refused}. {numbers}.")).advice(
+            "Do not restart etcd. Find out how much of the file is in use (metric \
+             etcd_mvcc_db_total_size_in_use_in_bytes): near the quota, remove objects and compact or raise the quota \
+             first; else defragment; then clear the alarm.",
+        ),
+    }
+}
+
+fn without_alarm(space: &Space<'_>, at: Timestamp, limits: &Thresholds) -> Finding {
+    let new =
+        |status, severity, reason, message: String| Finding::new(TYPE, status, severity, reason, at, message);
+    let numbers = space.numbers();
+    if space.quota_is_default && space.size_percent() > PROOF_OF_OTHER_QUOTA_PERCENT {
+        let message = format!(
+            "No alarm is set. {} has {}, more than the default quota of {}, so another quota is in force that this etcd \
+             does not report.",
+            space.name,
+            Bytes(space.size),
+            Bytes(DEFAULT_QUOTA)
+        );
+        return new(Status::Unknown, Severity::Info, R::EtcdQuotaUnknown, message)
+            .advice("Look up --quota-backend-bytes of this cluster and watch the size against it.");
+    }
+    if space.in_use.is_some() && space.used_percent() > limits.etcd_space_warn_percent {
+        let message = format!("No alarm is set, but the quota is nearly used up. {numbers}.");
+        return new(Status::True, Severity::Warn, R::EtcdSpaceLow, message).advice(
+            "Defragmentation will not help. Find what fills it (events, secrets, custom resources), remove objects and \
+             compact, or raise the quota, before the alarm stops all writes.",
+        );
+    }
+    if space.size_percent() > SIZE_NEAR_PERCENT {
+        let frees = space
+            .freeable()
+            .map(|n| format!("; defragmentation frees about {}", Bytes(n)))
+            .unwrap_or_default();
+        let message = format!("No alarm is set, but the file is near its quota. {numbers}{frees}.");
+        return new(Status::True, Severity::Warn, R::EtcdSpaceLow, message).advice(match space.freeable() {
+            Some(_) => format!("A person defragments one member after the other{}.", defrag_needs(space)),
+            None => "Find out how much of the file is in use before choosing between defragmentation and a higher quota."
+                .to_owned(),
+        });
+    }
+    new(Status::True, Severity::Ok, R::EtcdSpaceFree, format!("No alarm is set. {numbers}."))
+}
+
+/// What a defragmentation needs, to follow the word.
+fn defrag_needs(space: &Space<'_>) -> String {
+    let disk = space.in_use.unwrap_or(space.size);
+    let long = if space.size > LARGE { "; at this size it blocks that member for a good while" } else { "" };
+    format!(" (each needs up to {} of free disk{long})", Short(disk.max(space.size)))
+}

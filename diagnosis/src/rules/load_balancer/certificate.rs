@@ -1,0 +1,130 @@
+//! The certificates that the balancer shows: validity, name, trust, time left.
+
+use std::time::Duration;
+
+use outrider_protocol::{
+    CertificateFacts, ConditionType, Fact, LoadBalancerFacts, ProbeTarget, ReasonCode as R, Severity, Status,
+    Timestamp, TlsFacts,
+};
+
+use crate::finding::Finding;
+use crate::wording::{Span, names};
+
+const TYPE: ConditionType = ConditionType::LoadBalancerReachable;
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// The worst finding over every handshake; `None` when no certificate was seen or all are good.
+pub(super) fn judge(b: &LoadBalancerFacts, at: Timestamp, now: Timestamp, days: [i64; 3]) -> Option<Finding> {
+    let seen = b.probes.iter().filter(|p| p.target == ProbeTarget::Balancer);
+    let seen = seen.filter_map(|p| p.tls.value().map(|tls| (p.peer.as_str(), tls)));
+    let found = seen.filter_map(|(peer, tls)| handshake(b, peer, tls, at, now, days));
+    // The first of the worst, so that tries in another order do not change the words.
+    found.fold(None, |worst: Option<Finding>, f| match &worst {
+        Some(w) if (w.status == Status::False, w.severity) >= (f.status == Status::False, f.severity) => {
+            worst
+        }
+        _ => Some(f),
+    })
+}
+
+fn handshake(
+    b: &LoadBalancerFacts,
+    peer: &str,
+    tls: &TlsFacts,
+    at: Timestamp,
+    now: Timestamp,
+    days: [i64; 3],
+) -> Option<Finding> {
+    let leaf = tls.chain.first()?;
+    let new =
+        |status, severity, reason, message: String| Finding::new(TYPE, status, severity, reason, at, message);
+
+    if let Some(ended) = tls.chain.iter().find(|c| c.not_after <= now) {
+        let which = if std::ptr::eq(ended, leaf) { "The certificate" } else { "An issuer's certificate" };
+        let message = format!(
+            "{which} at {peer} ended {} ago, on {} ({}).",
+            Span(now.since(ended.not_after)),
+            ended.not_after,
+            ended.subject
+        );
+        return Some(
+            new(Status::False, Severity::Error, R::BalancerCertificateEnding, message)
+                .advice("Renew it where TLS ends (the balancer in L7, Rancher's ingress in L4). If it looks valid elsewhere, check this clock."),
+        );
+    }
+    if let Some(early) = tls.chain.iter().find(|c| c.not_before > now) {
+        let message = format!(
+            "The certificate at {peer} is not valid before {}, {} from now by this clock ({}).",
+            early.not_before,
+            Span(early.not_before.since(now)),
+            early.subject
+        );
+        return Some(
+            new(Status::False, Severity::Error, R::BalancerCertificateWrong, message)
+                .advice("Compare the clocks first (ClockSynchronized): a clock that is behind makes every new certificate look so."),
+        );
+    }
+    if !tls.name_matches {
+        let message =
+            format!("The certificate at {peer} does not cover {}; its names: {}.", b.host, sans(leaf));
+        return Some(
+            new(Status::False, Severity::Error, R::BalancerCertificateWrong, message).advice(
+                "Issue a certificate whose subject alternative names hold the Rancher host name (and its address, if \
+                 people use that), or correct the URL.",
+            ),
+        );
+    }
+    if let Fact::Known { value: why, .. } = &tls.trust
+        && !why.is_empty()
+    {
+        let chain = names(tls.chain.iter().map(|c| c.subject.as_str()), 4);
+        let message = format!(
+            "The chain at {peer} leads to no trusted root: {why}; {} sent: {chain}.",
+            tls.chain.len()
+        );
+        return Some(new(Status::True, Severity::Warn, R::BalancerCertificateWrong, message).advice(
+            "With a private CA: name it (ca in [[load_balancer]]) and check that Rancher's agents have its checksum. \
+             With a public one: send the intermediate certificate too.",
+        ));
+    }
+    ending(leaf, peer, at, now, days)
+}
+
+fn ending(
+    leaf: &CertificateFacts,
+    peer: &str,
+    at: Timestamp,
+    now: Timestamp,
+    days: [i64; 3],
+) -> Option<Finding> {
+    let left = leaf.not_after.since(now);
+    let life = leaf.not_after.since(leaf.not_before);
+    // Fixed numbers of days suit certificates of a year; one of 90 days is renewed with 30 left and must not warn then.
+    let limit = |days: i64, share: u32| {
+        (DAY * u32::try_from(days.clamp(0, 36_500)).unwrap_or_default()).min(life / share)
+    };
+    let severity = if left <= limit(days[2], 12) {
+        Severity::Error
+    } else if left <= limit(days[1], 4) {
+        Severity::Warn
+    } else if left <= limit(days[0], 3) {
+        Severity::Info
+    } else {
+        return None;
+    };
+    let message = format!(
+        "The certificate at {peer} ends in {}, on {} ({}; it was made for {}).",
+        Span(left),
+        leaf.not_after,
+        leaf.subject,
+        Span(life)
+    );
+    Some(
+        Finding::new(TYPE, Status::True, severity, R::BalancerCertificateEnding, at, message)
+            .advice("Renew it where TLS ends, then see that the new one is served here too: renewed on disk is not served."),
+    )
+}
+
+fn sans(leaf: &CertificateFacts) -> String {
+    if leaf.sans.is_empty() { format!("none ({})", leaf.subject) } else { names(&leaf.sans, 8) }
+}

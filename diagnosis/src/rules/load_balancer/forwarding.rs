@@ -1,0 +1,420 @@
+//! `LoadBalancerForwarding`: whether Rancher answers behind the balancer, and if not, whose fault it is.
+//!
+//! The rules run from the fault that explains the others to the one that is explained by none: a Host that no ingress
+//! matches, a redirect loop (told apart by the tries straight at a backend with and without the header), a dead backend
+//! still in use, errors, what is not Rancher, the missing redirect of plain http.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use outrider_protocol::{
+    ConditionType, LoadBalancerFacts, Probe, ProbeKind as K, ProbeTarget, ReasonCode as R, Severity, Status,
+    Timestamp, UnknownCause,
+};
+
+use super::answer::{self, Answer, host_of};
+use crate::finding::Finding;
+use crate::wording::names;
+
+const TYPE: ConditionType = ConditionType::LoadBalancerForwarding;
+const RAISE: Duration = Duration::from_secs(30);
+const CLEAR: Duration = Duration::from_secs(30);
+const NAMED: usize = 6;
+
+pub(super) fn judge(b: &LoadBalancerFacts, at: Timestamp) -> Finding {
+    let view = View::new(b, at);
+    view.nothing_asked()
+        .or_else(|| view.host_not_routed())
+        .or_else(|| view.redirect_loop())
+        .or_else(|| view.backends_down())
+        .or_else(|| view.server_errors())
+        .or_else(|| view.refused())
+        .or_else(|| view.not_rancher())
+        .or_else(|| view.redirect_missing())
+        .or_else(|| view.idle_backend_down())
+        .unwrap_or_else(|| view.works())
+        .waits(RAISE, CLEAR)
+}
+
+struct View<'a> {
+    b: &'a LoadBalancerFacts,
+    at: Timestamp,
+    /// `GET /` through the balancer.
+    root: Vec<Answer<'a>>,
+    /// Every request through the balancer that Rancher should answer.
+    through: Vec<Answer<'a>>,
+    /// Straight at a backend, with the header and without, by address.
+    with_header: Vec<(&'a str, Answer<'a>)>,
+    without_header: Vec<(&'a str, Answer<'a>)>,
+    /// Backends by address: good answers, failures, and the first failure.
+    backends: BTreeMap<&'a str, Backend<'a>>,
+}
+
+#[derive(Default)]
+struct Backend<'a> {
+    good: usize,
+    failure: Option<Answer<'a>>,
+}
+
+impl Backend<'_> {
+    fn is_down(&self) -> bool {
+        self.good == 0 && self.failure.is_some()
+    }
+}
+
+impl<'a> View<'a> {
+    fn new(b: &'a LoadBalancerFacts, at: Timestamp) -> Self {
+        let answers = |kind: K, target: ProbeTarget| {
+            let probes = b.probes.iter().filter(move |p| p.kind == kind && p.target == target);
+            probes.filter_map(|p| answer::of(p, &b.host).map(|a| (host_of(&p.peer), a)))
+        };
+        let only = |kind: K| answers(kind, ProbeTarget::Balancer).map(|(_, a)| a);
+        let root: Vec<_> = only(K::Root).collect();
+        let through = root.iter().cloned().chain(only(K::Ping)).chain(only(K::Healthz)).collect();
+        let mut view = Self {
+            b,
+            at,
+            root,
+            through,
+            with_header: answers(K::ForwardedRoot, ProbeTarget::Backend).collect(),
+            without_header: answers(K::PlainRoot, ProbeTarget::Backend).collect(),
+            backends: BTreeMap::new(),
+        };
+        for p in b.probes.iter().filter(|p| p.target == ProbeTarget::Backend) {
+            view.add_backend(p);
+        }
+        view
+    }
+
+    fn add_backend(&mut self, probe: &'a Probe) {
+        let backend = self.backends.entry(host_of(&probe.peer)).or_default();
+        match answer::of(probe, &self.b.host) {
+            Some(failure) if failure.is_failure() => {
+                backend.failure.get_or_insert(failure);
+            }
+            Some(_) => backend.good += 1,
+            // A bare connection that stood is a sign of life too.
+            None if probe.kind == K::Connect && probe.tcp.value().is_some() => backend.good += 1,
+            None => {}
+        }
+    }
+
+    fn new_finding(&self, status: Status, severity: Severity, reason: R, message: String) -> Finding {
+        Finding::new(TYPE, status, severity, reason, self.at, message)
+    }
+
+    fn error(&self, reason: R, message: String, advice: &str) -> Option<Finding> {
+        Some(self.new_finding(Status::False, Severity::Error, reason, message).advice(advice))
+    }
+
+    fn nothing_asked(&self) -> Option<Finding> {
+        let connected =
+            self.b.probes.iter().any(|p| p.target == ProbeTarget::Balancer && p.tcp.value().is_some());
+        if connected && !self.through.is_empty() {
+            return None;
+        }
+        let tried = self.b.probes.iter().any(|p| p.target == ProbeTarget::Balancer);
+        let (cause, message) = if tried && !connected {
+            (UnknownCause::Unreachable, "no connection to the balancer stood; see LoadBalancerReachable")
+        } else {
+            (UnknownCause::NotYetRead, "no request was sent through the balancer")
+        };
+        let message = format!("What {} forwards to cannot be told: {message}.", self.b.host);
+        Some(Finding::unknown(TYPE, &cause, Severity::Warn, self.at, message))
+    }
+
+    fn host_not_routed(&self) -> Option<Finding> {
+        let not_found = count(&self.root, |a| *a == Answer::NotFound);
+        let default_backend = self.b.probes.iter().any(|p| {
+            p.kind == K::Nonsense
+                && p.target == ProbeTarget::Balancer
+                && p.http.value().is_some_and(|a| (200..300).contains(&a.status))
+        });
+        if not_found == 0 && !default_backend {
+            return None;
+        }
+        let (host, tries) = (&self.b.host, self.root.len());
+        let direct = self.with_header.iter().map(|(_, a)| a);
+        let direct_404 = direct.clone().filter(|a| **a == Answer::NotFound).count();
+        let (message, advice) = if not_found == 0 {
+            (
+                format!(
+                    "A path that nobody serves answers 200 through {host}: a default backend answers in place of Rancher."
+                ),
+                HOST_ADVICE,
+            )
+        } else if direct_404 > 0 {
+            (
+                format!(
+                    "No ingress matches the Host {host}: 404 in {not_found} of {tries} tries through the balancer and in \
+                     {direct_404} of {} straight at a backend.",
+                    self.with_header.len()
+                ),
+                HOST_ADVICE,
+            )
+        } else if direct.count() > 0 {
+            (
+                format!(
+                    "{host} answers 404 in {not_found} of {tries} tries through the balancer, but not straight at a \
+                     backend: the balancer changes the Host or sends it elsewhere."
+                ),
+                "Let the balancer pass the Host header on unchanged, and send this name to Rancher's ingress.",
+            )
+        } else {
+            (format!("No ingress matches the Host {host}: 404 in {not_found} of {tries} tries."), HOST_ADVICE)
+        };
+        self.error(R::HostNotRouted, message, advice)
+    }
+
+    fn redirect_loop(&self) -> Option<Finding> {
+        let location = self.root.iter().find_map(|a| match a {
+            Answer::Loop(location) => Some(*location),
+            _ => None,
+        })?;
+        let looping = count(&self.root, |a| matches!(a, Answer::Loop(_)));
+        let seen = format!(
+            "https://{}/ redirects to itself ({location}) in {looping} of {} tries",
+            self.b.host,
+            self.root.len()
+        );
+        let ignoring: Vec<&str> = loops(&self.with_header);
+        let trusting = self.with_header.iter().filter(|(_, a)| matches!(a, Answer::Good)).count();
+        let plain_loops = loops(&self.without_header).len();
+
+        if !ignoring.is_empty() {
+            let message = format!(
+                "{seen}, and straight at a backend it does so even with X-Forwarded-Proto: https ({} of {}: {}): the \
+                 ingress does not trust or forward the header.",
+                ignoring.len(),
+                self.with_header.len(),
+                names(&ignoring, NAMED)
+            );
+            return self.error(R::ForwardedHeaderIgnored, message, self.trust_advice());
+        }
+        if trusting > 0 && plain_loops > 0 {
+            let message = format!(
+                "{seen}; straight at a backend it answers with X-Forwarded-Proto: https ({trusting} of {}) and redirects \
+                 without it: the balancer does not send the header, or sends http.",
+                self.with_header.len()
+            );
+            return self.error(
+                R::ForwardedHeaderMissing,
+                message,
+                "Let the balancer set X-Forwarded-Proto: https (and X-Forwarded-Port 443, X-Forwarded-For, Host) on every \
+                 request of every connection, not only on the first.",
+            );
+        }
+        let direct = if trusting > 0 {
+            "; straight at a backend it does not, with the header or without: the balancer itself redirects"
+        } else {
+            "; no try straight at a backend tells whose fault it is"
+        };
+        self.error(
+            R::RedirectLoop,
+            format!("{seen}{direct}."),
+            if trusting > 0 {
+                "Look for a rule at the balancer that redirects https to https."
+            } else {
+                "Give the backends in [[load_balancer]] (L7: their plain-http port): a try with and one without \
+                 X-Forwarded-Proto tells balancer from ingress."
+            },
+        )
+    }
+
+    /// The setting of the ingress that answers, where it can be recognised.
+    fn trust_advice(&self) -> &'static str {
+        let says = |word: &str| {
+            let probes = self.b.probes.iter().filter_map(|p| p.http.value());
+            probes.into_iter().any(|a| a.server.to_ascii_lowercase().contains(word))
+        };
+        if says("nginx") {
+            "ingress-nginx: set use-forwarded-headers to \"true\" in its configuration map. After an upgrade of the ingress \
+             check this again."
+        } else if says("traefik") {
+            "Traefik: set forwardedHeaders.trustedIPs of its entry points to the balancer's addresses. After an upgrade of \
+             the ingress check this again."
+        } else {
+            "ingress-nginx: set use-forwarded-headers to \"true\"; Traefik (K3s, newer RKE2): set \
+             forwardedHeaders.trustedIPs of its entry points to the balancer's addresses. After an upgrade of the ingress \
+             check this again."
+        }
+    }
+
+    fn down(&self) -> Vec<String> {
+        let down = self.backends.iter().filter(|(_, b)| b.is_down());
+        down.map(|(address, b)| match &b.failure {
+            Some(failure) => format!("{address}: {failure}"),
+            None => (*address).to_owned(),
+        })
+        .collect()
+    }
+
+    /// Backends that are down while requests fail.
+    fn backends_down(&self) -> Option<Finding> {
+        let down = self.down();
+        let failing = count(&self.through, Answer::is_failure);
+        if down.is_empty() || failing == 0 {
+            return None;
+        }
+        let (all, tries) = (self.backends.len(), self.through.len());
+        let list = names(&down, NAMED);
+        if down.len() == all {
+            let message = format!(
+                "Every backend of {} is down ({list}), and {failing} of {tries} tries through the balancer fail.",
+                self.b.host
+            );
+            return self.error(
+                R::BackendDown,
+                message,
+                "Look at the ingress and at Rancher on the named nodes first.",
+            );
+        }
+        let message = format!(
+            "{} of {all} backends down ({list}) and the balancer still uses it: {failing} of {tries} tries fail.",
+            down.len()
+        );
+        self.error(
+            R::DeadBackendInUse,
+            message,
+            "Repair the named backend, and give the balancer a health check that takes a dead one out (TCP on port 80 every \
+             10 s, or GET /healthz with the Rancher Host).",
+        )
+    }
+
+    fn server_errors(&self) -> Option<Finding> {
+        let first = self.through.iter().find(|a| a.is_failure())?;
+        let failing = count(&self.through, Answer::is_failure);
+        let backends = match self.backends.len() {
+            0 => "no backend is configured to be tried by itself".to_owned(),
+            n => format!("{n} of {n} backends answer by themselves"),
+        };
+        let message = format!(
+            "{failing} of {} tries through {} fail ({first}); {backends}.",
+            self.through.len(),
+            self.b.host
+        );
+        self.error(
+            R::BackendError,
+            message,
+            "Look at the balancer's log: which backend it chose, on which port, with TLS or without. Tries that fail now and \
+             then only from nodes behind the balancer are a hairpin.",
+        )
+    }
+
+    fn refused(&self) -> Option<Finding> {
+        let codes: Vec<u16> = self
+            .root
+            .iter()
+            .filter_map(|a| if let Answer::Refused(c) = a { Some(*c) } else { None })
+            .collect();
+        let code = codes.first()?;
+        let message = format!(
+            "{} of {} tries through {} are refused with {code}.",
+            codes.len(),
+            self.root.len(),
+            self.b.host
+        );
+        let advice = if *code == 400 {
+            "A bare 400 is what one side speaking PROXY protocol, or http sent to an https port, looks like: compare both \
+             sides of the balancer."
+        } else {
+            "See who answers: a filter in front of Rancher asks for a login or refuses this client."
+        };
+        self.error(R::BalancerRefusesRequest, message, advice)
+    }
+
+    fn not_rancher(&self) -> Option<Finding> {
+        let pings = self.b.probes.iter().filter(|p| p.kind == K::Ping && p.target == ProbeTarget::Balancer);
+        let answers: Vec<_> = pings.filter_map(|p| p.http.value()).collect();
+        let foreign =
+            answers.iter().find(|a| a.status == 404 || (a.status == 200 && a.body_start.trim() != "pong"))?;
+        let wrong = answers.iter().filter(|a| a.body_start.trim() != "pong").count();
+        let message = format!(
+            "What answers behind {} is not Rancher: GET /ping gave {} with {:?} in place of \"pong\" in {wrong} of {} tries.",
+            self.b.host,
+            foreign.status,
+            foreign.body_start.chars().take(40).collect::<String>(),
+            answers.len()
+        );
+        self.error(
+            R::NotRancher,
+            message,
+            "See which server the balancer sends this name to; Rancher answers pong.",
+        )
+    }
+
+    fn redirect_missing(&self) -> Option<Finding> {
+        let probes =
+            self.b.probes.iter().filter(|p| p.kind == K::Redirect && p.target == ProbeTarget::Balancer);
+        let tries: Vec<&Probe> = probes.collect();
+        let redirects = |p: &&Probe| {
+            p.http.value().is_some_and(|a| {
+                (300..400).contains(&a.status)
+                    && a.location.get(..8).is_some_and(|s| s.eq_ignore_ascii_case("https://"))
+            })
+        };
+        let wrong = tries
+            .iter()
+            .find(|p| !redirects(p) && (p.http.value().is_some() || answer::of(p, "").is_some()))?;
+        let good = tries.iter().filter(|p| redirects(p)).count();
+        let got = match (wrong.http.value(), answer::of(wrong, "")) {
+            (Some(a), _) if a.location.is_empty() => format!("{}", a.status),
+            (Some(a), _) => format!("{} to {}", a.status, a.location),
+            (None, Some(a)) => a.to_string(),
+            (None, None) => return None,
+        };
+        let message = format!(
+            "https works, but plain http on port {} does not redirect to it: {got} at {}; {good} of {} tries redirect.",
+            self.b.http_port,
+            wrong.peer,
+            tries.len()
+        );
+        Some(self.new_finding(Status::True, Severity::Warn, R::RedirectMissing, message).advice(
+            "Let port 80 redirect to https (in L4 the ingress does it: pass 80 through as well), or set http_port = 0 if it \
+             is closed on purpose.",
+        ))
+    }
+
+    /// A backend down that no request met: the balancer has taken it out, or was lucky.
+    fn idle_backend_down(&self) -> Option<Finding> {
+        let down = self.down();
+        if down.is_empty() {
+            return None;
+        }
+        let all = self.backends.len();
+        let message = format!(
+            "{} of {} tries through {} work, but {} of {all} backends do not answer this node: {}.",
+            self.through.len(),
+            self.through.len(),
+            self.b.host,
+            down.len(),
+            names(&down, NAMED)
+        );
+        Some(self.new_finding(Status::True, Severity::Warn, R::BackendDown, message).advice(
+            "Bring the named backend back before the others are all there is. If it answers elsewhere, this node is not \
+             allowed to reach it.",
+        ))
+    }
+
+    fn works(&self) -> Finding {
+        let (good, n) = (count(&self.through, |a| *a == Answer::Good), self.through.len());
+        let backends = match self.backends.len() {
+            0 => String::new(),
+            n => format!("; {n} of {n} backends answer by themselves"),
+        };
+        let message = format!("{} forwards to Rancher: {good} of {n} tries work{backends}.", self.b.host);
+        self.new_finding(Status::True, Severity::Ok, R::ForwardingWorks, message)
+    }
+}
+
+const HOST_ADVICE: &str = "Compare the Host that the balancer sends with the one of Rancher's ingress (helm value hostname), and see whether \
+     the ingress class exists.";
+
+fn count<T>(all: &[T], which: impl Fn(&T) -> bool) -> usize {
+    all.iter().filter(|a| which(a)).count()
+}
+
+/// Addresses whose answer redirects to itself.
+fn loops<'a>(answers: &[(&'a str, Answer<'_>)]) -> Vec<&'a str> {
+    answers.iter().filter(|(_, a)| matches!(a, Answer::Loop(_))).map(|(address, _)| *address).collect()
+}

@@ -1,0 +1,137 @@
+//! `LoadBalancerReachable`: the name, each of its addresses, TLS and the certificate.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use outrider_protocol::{
+    ConditionType, Fact, LoadBalancerFacts, NodeFacts, ProbeTarget, ReasonCode as R, Severity, Status,
+    Timestamp, UnknownCause,
+};
+
+use super::answer::{host_of, is_at_port, is_of_peer};
+use super::certificate;
+use crate::finding::Finding;
+use crate::wording::names;
+
+const TYPE: ConditionType = ConditionType::LoadBalancerReachable;
+const RAISE: Duration = Duration::from_secs(15);
+const CLEAR: Duration = Duration::from_secs(30);
+
+#[derive(Default)]
+struct Tries<'a> {
+    good: usize,
+    failed: usize,
+    why: Option<(&'a UnknownCause, &'a str)>,
+}
+
+pub(super) fn judge(b: &LoadBalancerFacts, at: Timestamp, facts: &NodeFacts) -> Finding {
+    finding(b, at, facts).waits(RAISE, CLEAR)
+}
+
+fn finding(b: &LoadBalancerFacts, at: Timestamp, facts: &NodeFacts) -> Finding {
+    let new =
+        |status, severity, reason, message: String| Finding::new(TYPE, status, severity, reason, at, message);
+    let not_resolved = "Check the record and this machine's resolver; an entry in /etc/hosts would hide the fault here and \
+                        leave it to the pods.";
+    match &b.addresses {
+        Fact::Unknown { cause, detail, .. } => {
+            let message = format!("The addresses of {} could not be looked up: {detail}.", b.host);
+            return Finding::unknown(TYPE, cause, Severity::Error, at, message);
+        }
+        Fact::Absent { source, .. } => {
+            let message = format!("{} has no address ({source}).", b.host);
+            return new(Status::False, Severity::Error, R::NameNotResolved, message).advice(not_resolved);
+        }
+        Fact::Known { value, source, .. } if value.is_empty() => {
+            let message = format!("{} has no address ({source}).", b.host);
+            return new(Status::False, Severity::Error, R::NameNotResolved, message).advice(not_resolved);
+        }
+        _ => {}
+    }
+
+    let mut ours = None;
+    let mut by_address: BTreeMap<&str, Tries<'_>> = BTreeMap::new();
+    let mut fastest = f64::INFINITY;
+    let mut no_tls = None;
+    let probes = b.probes.iter().filter(|p| p.target == ProbeTarget::Balancer && is_at_port(&p.peer, b.port));
+    for p in probes {
+        match &p.tcp {
+            Fact::Known { value, .. } => {
+                fastest = fastest.min(*value);
+                by_address.entry(host_of(&p.peer)).or_default().good += 1;
+                if let Fact::Unknown { cause: UnknownCause::TlsFailed, detail, .. } = &p.tls {
+                    no_tls.get_or_insert((p.peer.as_str(), detail.as_str()));
+                }
+            }
+            Fact::Unknown { cause, detail, .. } if is_of_peer(cause) => {
+                let tries = by_address.entry(host_of(&p.peer)).or_default();
+                tries.failed += 1;
+                tries.why.get_or_insert((cause, detail));
+            }
+            Fact::Unknown { cause, detail, .. } => {
+                ours.get_or_insert((cause, detail));
+            }
+            Fact::Absent { .. } | Fact::NotApplicable { .. } => {}
+        }
+    }
+    if by_address.is_empty() {
+        return match ours {
+            Some((cause, detail)) => {
+                let message = format!("{} port {} could not be tried: {detail}.", b.host, b.port);
+                Finding::unknown(TYPE, cause, Severity::Warn, at, message)
+            }
+            None => {
+                let message = format!("{} port {} has not been tried yet.", b.host, b.port);
+                Finding::unknown(TYPE, &UnknownCause::NotYetRead, Severity::Info, at, message)
+            }
+        };
+    }
+
+    let (addresses, port) = (by_address.len(), b.port);
+    let bad: Vec<(&str, &Tries<'_>)> =
+        by_address.iter().filter(|(_, t)| t.failed > 0).map(|(a, t)| (*a, t)).collect();
+    let list = names(
+        bad.iter().map(|(address, t)| {
+            let why = t.why.map(|(cause, _)| format!(", {cause}")).unwrap_or_default();
+            format!("{address} ({} of {} tries failed{why})", t.failed, t.failed + t.good)
+        }),
+        6,
+    );
+    if by_address.values().all(|t| t.good == 0) {
+        let message = format!("No address of {} accepts connections on port {port}: {list}.", b.host);
+        return new(Status::False, Severity::Error, R::BalancerDown, message).advice(
+            "See whether the balancer runs and where its virtual address is; check firewall and route from this node. If \
+             it answers from elsewhere, this node's way to it is the fault.",
+        );
+    }
+    if !bad.is_empty() {
+        let down = by_address.values().filter(|t| t.good == 0).count();
+        let message = format!(
+            "{down} of {addresses} addresses of {} accept no connection on port {port}, and tries fail at {}: {list}.",
+            b.host,
+            bad.len()
+        );
+        return new(Status::False, Severity::Error, R::BalancerPartlyDown, message).advice(
+            "Clients meet the dead address by chance and wait: repair it or take it out of the name. Tries that time out \
+             now and then only on nodes behind the balancer are a hairpin (client address preserved): use IP targets, \
+             or do not preserve it.",
+        );
+    }
+    if let Some((peer, detail)) = no_tls {
+        let message = format!("{peer} accepts connections, but the TLS handshake fails: {detail}.");
+        return new(Status::False, Severity::Error, R::TlsFailed, message).advice(
+            "See what listens there: plain http on the https port, PROXY protocol on one side only, or a TLS version too \
+             old for both.",
+        );
+    }
+    if let Some(certificate) = certificate::judge(b, at, facts.now, facts.thresholds.certificate_days) {
+        return certificate;
+    }
+    let tries: usize = by_address.values().map(|t| t.good).sum();
+    let message = format!(
+        "{} accepts connections on port {port}: {tries} of {tries} tries at {addresses} of {addresses} addresses, the \
+         fastest in {fastest:.1} ms.",
+        b.host
+    );
+    new(Status::True, Severity::Ok, R::BalancerAnswers, message)
+}
