@@ -10,7 +10,10 @@ pub(super) fn check(transitions: &[SequencedTransition]) -> Result<(), HistoryEr
     for t in transitions {
         // Bounded by what a signed 64-bit column holds.
         if t.sequence <= previous || i64::try_from(t.sequence).is_err() {
-            return Err(HistoryError::OutOfOrder { previous, sequence: t.sequence });
+            return Err(HistoryError::OutOfOrder {
+                previous,
+                sequence: t.sequence,
+            });
         }
         previous = t.sequence;
     }
@@ -31,6 +34,9 @@ pub(super) fn is_new(
         // Its hash went with its age; it was acknowledged once and stays so.
         None if t.sequence <= pruned => Ok(false),
         None if t.sequence > highest => Ok(true),
-        _ => Err(HistoryError::Mismatch { sequence: t.sequence, highest }),
+        _ => Err(HistoryError::Mismatch {
+            sequence: t.sequence,
+            highest,
+        }),
     }
 }

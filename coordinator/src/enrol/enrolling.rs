@@ -1,0 +1,416 @@
+//! Enrolment and renewal: from a token and a certificate request to a certificate.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use outrider_protocol::{
+    EnrollRequest, EnrollResponse, RenewRequest, Timestamp, TokenKind, TypeMeta,
+};
+
+use super::admission::{Admission, Candidate, Holder, decide};
+use super::index::Known;
+use super::registrar::{Registrar, decode, encode, standing};
+use super::tokens::name_problem;
+use super::{EnrolError, Enrolment, NodeRecord, TokenRecord, TokenText};
+use crate::pki::{Issued, PeerCertificate, VerifiedRequest};
+use crate::store::{Expect, StoreError};
+
+/// Seconds after which a machine that waits for approval asks again.
+const ASK_AGAIN_SECONDS: u32 = 30;
+/// A clock this far off at first contact is worth a line in the log.
+const SKEW_WORTH_SAYING_MS: i64 = 5_000;
+
+/// An enrolment on its way.
+struct Asked<'a> {
+    request: &'a EnrollRequest,
+    key: VerifiedRequest,
+    key_hash: String,
+    uid: String,
+    token: TokenRecord,
+    now: Timestamp,
+}
+
+impl Registrar {
+    /// Lets a machine in, or has it wait (`certificate` is empty then), or says why not. Safe to repeat.
+    pub async fn enroll(
+        &self,
+        request: &EnrollRequest,
+        now: Timestamp,
+    ) -> Result<EnrollResponse, EnrolError> {
+        let text: TokenText = request.token.parse()?;
+        if !self.authority.trusts(&text.pin) {
+            return Err(EnrolError::CaMismatch {
+                pinned: text.pin,
+                ours: self.authority.pin(),
+            });
+        }
+        let (token, _) = self.token(&text.id).await?;
+        token.check(&text)?;
+        let key = VerifiedRequest::from_pem(&request.csr)?;
+        let name = &request.node.name;
+        if let Some(problem) = name_problem(name) {
+            let name = name.chars().take(64).collect();
+            return Err(EnrolError::NameInvalid { name, problem });
+        }
+        token.check_name(name)?;
+        let key_hash = key.key_hash();
+        let uid = NodeRecord::uid_of(&token.id, &key_hash);
+        self.admit(&Asked {
+            request,
+            key,
+            key_hash,
+            uid,
+            token,
+            now,
+        })
+        .await
+    }
+
+    async fn admit(&self, asked: &Asked<'_>) -> Result<EnrollResponse, EnrolError> {
+        let (uid, now) = (&asked.uid, asked.now);
+        // Decided and claimed under one lock, so that of two machines that ask for a name at once one sees the other.
+        let (decision, claimed) = {
+            let mut index = self.index_mut();
+            let related = index.related(
+                uid,
+                &asked.request.node.name,
+                &asked.key_hash,
+                &asked.request.identity,
+            );
+            let known = index.get(uid).is_some();
+            if !known {
+                asked.token.check_new(index.uses(&asked.token.id), now)?;
+            }
+            let decision = self.decide(
+                asked,
+                &related,
+                index.within_rate(&asked.token.id, asked.token.rate_per_hour, now),
+            );
+            let claimed = match &decision {
+                Admission::Admit { supersedes } if !known => Some(self.new_record(
+                    asked,
+                    Enrolment::Approved,
+                    String::new(),
+                    supersedes.clone(),
+                )),
+                Admission::Pend { why, supersedes } if !known => Some(self.new_record(
+                    asked,
+                    Enrolment::Pending,
+                    why.clone(),
+                    supersedes.clone(),
+                )),
+                _ => None,
+            };
+            if let Some(record) = &claimed {
+                index.insert(Arc::new(record.clone()), 0);
+            }
+            (decision, claimed)
+        };
+        match (decision, claimed) {
+            (Admission::Refuse { what, holder }, _) => Err(self.in_use(what, &holder, now)),
+            (Admission::Barred { holder }, _) => Err(self.barred(&holder)),
+            (_, Some(record)) => self.store_new(asked, record).await,
+            (Admission::Pend { .. }, None) => Ok(self.wait(asked)),
+            (Admission::Reissue { supersedes } | Admission::Admit { supersedes }, None) => {
+                self.reissue(asked, &supersedes).await
+            }
+        }
+    }
+
+    fn decide(&self, asked: &Asked<'_>, related: &[Known], within_rate: bool) -> Admission {
+        let holders: Vec<Holder<'_>> = related
+            .iter()
+            .map(|known| Holder {
+                uid: &known.record.uid,
+                name: &known.record.name,
+                key_hash: &known.record.key_hash,
+                identity: &known.record.identity,
+                enrolment: known.record.enrolment,
+                heard: self.heard(known),
+                silent_after: self.silent_after(known),
+            })
+            .collect();
+        let candidate = Candidate {
+            uid: &asked.uid,
+            name: &asked.request.node.name,
+            key_hash: &asked.key_hash,
+            identity: &asked.request.identity,
+            token: &asked.token.kind,
+            within_rate: within_rate && !asked.token.name_pattern.is_empty(),
+        };
+        decide(&candidate, &holders, asked.now)
+    }
+
+    fn new_record(
+        &self,
+        asked: &Asked<'_>,
+        enrolment: Enrolment,
+        pending_why: String,
+        supersedes: Vec<String>,
+    ) -> NodeRecord {
+        let Asked {
+            request,
+            now,
+            token,
+            ..
+        } = asked;
+        let inherited = {
+            let predecessor = supersedes.iter().find_map(|uid| self.node(uid));
+            predecessor.filter(|old| old.name == request.node.name)
+        };
+        NodeRecord {
+            uid: asked.uid.clone(),
+            name: request.node.name.clone(),
+            cluster: cluster(token, request),
+            profile: request.node.profile.clone(),
+            simulated: request.node.simulated,
+            identity: request.identity.clone(),
+            labels: inherited
+                .as_ref()
+                .map(|old| old.labels.clone())
+                .unwrap_or_default(),
+            enrolment,
+            pending_why,
+            enrolled_at: *now,
+            token_id: token.id.clone(),
+            admitted_by_rate: token.kind == TokenKind::Pool && enrolment == Enrolment::Approved,
+            key_hash: asked.key_hash.clone(),
+            certificates: Vec::new(),
+            agent_version: request.agent_version.clone(),
+            clock_skew_ms: request.sent_at.as_millis().saturating_sub(now.as_millis()),
+            desired: inherited.map_or_else(NodeRecord::undesired, |old| old.desired.clone()),
+            supersedes,
+            ended: None,
+            clone: None,
+        }
+    }
+
+    /// Writes a claimed record; the claim goes when that fails.
+    async fn store_new(
+        &self,
+        asked: &Asked<'_>,
+        mut record: NodeRecord,
+    ) -> Result<EnrollResponse, EnrolError> {
+        let stored = self.write_new(asked, &mut record).await;
+        let (issued, revision) = match stored {
+            Ok(stored) => stored,
+            Err(e) => {
+                let mut index = self.index_mut();
+                if index
+                    .get(&asked.uid)
+                    .is_some_and(|known| known.revision == 0)
+                {
+                    index.remove(&asked.uid);
+                }
+                drop(index);
+                if let EnrolError::Store(StoreError::Conflict { .. }) = e {
+                    // The same enrolment was stored by another request or before a crash: it is the answer.
+                    return self.adopt(asked).await;
+                }
+                return Err(e);
+            }
+        };
+        let record = Arc::new(record);
+        self.index_mut().insert(record.clone(), revision);
+        if record.enrolment == Enrolment::Approved {
+            for old in &record.supersedes {
+                self.supersede(old, &record.uid, asked.now).await?;
+            }
+        }
+        self.say_enrolled(&record);
+        Ok(match issued {
+            Some(issued) => self.answer(&asked.uid, issued, asked.now),
+            None => self.wait(asked),
+        })
+    }
+
+    async fn write_new(
+        &self,
+        asked: &Asked<'_>,
+        record: &mut NodeRecord,
+    ) -> Result<(Option<Issued>, u64), EnrolError> {
+        let issued = match record.enrolment {
+            Enrolment::Approved => Some(self.authority.issue(&asked.key, &asked.uid, asked.now)?),
+            _ => None,
+        };
+        if let Some(issued) = &issued {
+            record.add_certificate(issued);
+        }
+        let key = NodeRecord::key(&asked.uid);
+        let revision = self
+            .store
+            .put(&key, encode(record)?, Expect::Absent)
+            .await?;
+        Ok((issued, revision))
+    }
+
+    async fn adopt(&self, asked: &Asked<'_>) -> Result<EnrollResponse, EnrolError> {
+        let unknown = || EnrolError::NodeUnknown {
+            node: asked.uid.clone(),
+        };
+        let entry = self
+            .store
+            .get(&NodeRecord::key(&asked.uid))
+            .await?
+            .ok_or_else(unknown)?;
+        let record: NodeRecord = decode(&entry)?;
+        let enrolment = record.enrolment;
+        self.index_mut().insert(Arc::new(record), entry.revision);
+        match enrolment {
+            Enrolment::Pending => Ok(self.wait(asked)),
+            _ => self.reissue(asked, &[]).await,
+        }
+    }
+
+    /// A certificate anew for a node that is one already.
+    async fn reissue(
+        &self,
+        asked: &Asked<'_>,
+        supersedes: &[String],
+    ) -> Result<EnrollResponse, EnrolError> {
+        let issued = self.authority.issue(&asked.key, &asked.uid, asked.now)?;
+        let request = asked.request;
+        self.update(&asked.uid, |record| {
+            standing(record)?;
+            record.name.clone_from(&request.node.name);
+            record.cluster = cluster(&asked.token, request);
+            record.profile = request.node.profile.clone();
+            record.agent_version.clone_from(&request.agent_version);
+            record.identity.clone_from(&request.identity);
+            record.add_certificate(&issued);
+            Ok(())
+        })
+        .await?;
+        for old in supersedes {
+            self.supersede(old, &asked.uid, asked.now).await?;
+        }
+        Ok(self.answer(&asked.uid, issued, asked.now))
+    }
+
+    /// A new certificate for the holder of an old one, expired or not, within the grace; the key stays.
+    pub async fn renew(
+        &self,
+        peer: &PeerCertificate,
+        request: &RenewRequest,
+        now: Timestamp,
+    ) -> Result<EnrollResponse, EnrolError> {
+        self.holder(peer)?;
+        let grace = self.settings.renewal_grace;
+        if let Some(since) = peer
+            .expired_since(now)
+            .filter(|since| now.since(*since) > grace)
+        {
+            return Err(EnrolError::GraceOver { since, grace });
+        }
+        let key = VerifiedRequest::from_pem(&request.csr)?;
+        if key.key_hash() != peer.key_hash {
+            return Err(EnrolError::KeyChanged);
+        }
+        let issued = self.authority.issue(&key, &peer.uid, now)?;
+        self.update(&peer.uid, |record| {
+            standing(record)?;
+            record.add_certificate(&issued);
+            Ok(())
+        })
+        .await?;
+        Ok(self.answer(&peer.uid, issued, now))
+    }
+
+    fn answer(&self, uid: &str, issued: Issued, now: Timestamp) -> EnrollResponse {
+        EnrollResponse {
+            meta: TypeMeta::new("EnrollResponse"),
+            node_uid: uid.to_owned(),
+            certificate: issued.certificate,
+            ca_bundle: self.authority.bundle_pem(),
+            renew_at: Some(issued.renew_at),
+            retry_after_seconds: None,
+            pending: String::new(),
+            server_time: now,
+        }
+    }
+
+    fn wait(&self, asked: &Asked<'_>) -> EnrollResponse {
+        let record = self.node(&asked.uid);
+        let why = record
+            .as_ref()
+            .map(|r| r.pending_why.as_str())
+            .unwrap_or_default();
+        let name = &asked.request.node.name;
+        EnrollResponse {
+            meta: TypeMeta::new("EnrollResponse"),
+            node_uid: asked.uid.clone(),
+            certificate: String::new(),
+            ca_bundle: self.authority.bundle_pem(),
+            renew_at: None,
+            retry_after_seconds: Some(ASK_AGAIN_SECONDS),
+            pending: format!("an operator has to run `outrider approve {name}`: {why}"),
+            server_time: asked.now,
+        }
+    }
+
+    fn in_use(&self, what: String, holder: &str, now: Timestamp) -> EnrolError {
+        let known = self.index().get(holder).cloned();
+        let (name, ago, silent_after) =
+            known.map_or((String::new(), Duration::ZERO, Duration::ZERO), |known| {
+                (
+                    known.record.name.clone(),
+                    now.since(self.heard(&known)),
+                    self.silent_after(&known),
+                )
+            });
+        log::warn!(
+            "a machine that asks to enrol was refused: {what} is in use by node {name} ({holder})"
+        );
+        let free_in = silent_after.saturating_sub(ago);
+        EnrolError::IdentityInUse {
+            what,
+            name,
+            uid: holder.to_owned(),
+            ago,
+            free_in,
+        }
+    }
+
+    fn barred(&self, holder: &str) -> EnrolError {
+        let refused = self.node(holder).and_then(|record| standing(&record).err());
+        refused.unwrap_or_else(|| EnrolError::NodeUnknown {
+            node: holder.to_owned(),
+        })
+    }
+
+    fn say_enrolled(&self, record: &NodeRecord) {
+        let NodeRecord {
+            name,
+            uid,
+            token_id,
+            clock_skew_ms,
+            ..
+        } = record;
+        match record.enrolment {
+            Enrolment::Approved => log::info!("node {name} ({uid}) enrolled with token {token_id}"),
+            _ => log::info!(
+                "node {name} ({uid}) waits for approval: {}",
+                record.pending_why
+            ),
+        }
+        if clock_skew_ms.abs() > SKEW_WORTH_SAYING_MS {
+            log::warn!(
+                "the clock of node {name} is {clock_skew_ms} ms off ours; nothing sets it from here"
+            );
+        }
+    }
+}
+
+/// The cluster a node is shown under: the token's, where it names one.
+fn cluster(token: &TokenRecord, request: &EnrollRequest) -> String {
+    let named = if token.cluster.is_empty() {
+        &request.node.cluster
+    } else {
+        &token.cluster
+    };
+    named
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(253)
+        .collect()
+}
