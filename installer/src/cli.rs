@@ -1,0 +1,392 @@
+//! The command line as people type it. Help texts here are also the man pages and `docs/cli.md`.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueHint};
+use outrider_protocol::Check;
+
+use crate::output::{Format, FormatParser};
+
+/// Look at nodes of SUSE Virtualization, Rancher and hosted clusters: what is wrong, in numbers, and what to do
+///
+/// Exit codes: `check` is a monitoring plugin and ends with 0 when all is well, 1 for a warning, 2 for an error and 3
+/// when something could not be read or the command was called wrongly. Every other command ends with 0 when it did
+/// its work, 1 when it could not, and 64 when it was called wrongly.
+#[derive(Debug, Parser)]
+#[command(name = "outrider", version, propagate_version = true, disable_help_subcommand = true)]
+#[command(subcommand_required = true, arg_required_else_help = true, max_term_width = 100)]
+pub struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What every command understands.
+#[derive(Debug, Args)]
+pub(crate) struct Global {
+    /// Coordinator to talk to, by the name it was logged in under
+    #[arg(long, global = true, value_name = "NAME", help_heading = "Global options")]
+    pub(crate) context: Option<String>,
+    /// Say on standard error what goes on; twice for more
+    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Global options")]
+    pub(crate) verbose: u8,
+}
+
+/// One command a capability.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run everything in one process: a coordinator, the agent of this machine, simulated nodes
+    ///
+    /// State is kept, so that a second run picks up where the first ended. Ctrl-C ends it. While it runs, `outrider
+    /// get nodes` and its relatives reach it without a login.
+    Up(UpArgs),
+    /// Look at this machine once, without a coordinator
+    ///
+    /// Ends as a monitoring plugin does: 0 ok, 1 warning, 2 error, 3 unknown or called wrongly. A caller without root
+    /// gets the last verdict of the daemon on this machine where one answers, and is told so.
+    Check(CheckArgs),
+    /// Print the facts this machine yields, as JSON; no secrets are in them
+    Facts(FactsArgs),
+    /// Judge captured facts, offline: facts of one or many nodes in, conditions out
+    ///
+    /// Nodes that name the same cluster are judged together as well. The same facts always yield the same bytes.
+    Diagnose(DiagnoseArgs),
+    /// Make, list and revoke enrolment tokens
+    Token(TokenArgs),
+    /// Let a node in that waits for approval
+    Approve(ApproveArgs),
+    /// List nodes, clusters or conditions of the fleet
+    Get(GetArgs),
+    /// Show all that is known of one node or cluster
+    Describe(DescribeArgs),
+    /// Follow the fleet: one line for every transition
+    Watch(WatchArgs),
+    /// Remember a coordinator and its operator token
+    ///
+    /// A token of the form OR1<hash>::<id>:<secret> pins the coordinator's certificate authority; the first one lies
+    /// in the coordinator's state folder, readable by its owner alone.
+    Login(LoginArgs),
+    /// Show and choose the coordinators logged in to
+    Context(ContextArgs),
+    /// Print the completion script of a shell
+    Completions(CompletionsArgs),
+    /// Write man pages, completions and the reference into a source tree
+    #[command(hide = true)]
+    Man(ManArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UpArgs {
+    /// Play this many more nodes: recorded readings through the real rules, with faults that come and go
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=10_000))]
+    pub(crate) simulate: u32,
+    /// End by itself after this time, such as 20s or 5m, and print the fleet
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
+    pub(crate) limit: Option<std::time::Duration>,
+    /// Address the coordinator listens at; port 0 takes a free one
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7443")]
+    pub(crate) listen: std::net::SocketAddr,
+    /// Folder for the state of coordinator and agent [default: outrider below $XDG_STATE_HOME or ~/.local/state]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) state_dir: Option<PathBuf>,
+    /// Configuration of this machine's agent, instead of the installed one
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) config: Option<PathBuf>,
+    /// How the fleet is printed
+    #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = FormatParser::SHOW)]
+    pub(crate) output: Format,
+}
+
+/// Which sensors run, and with what configuration.
+#[derive(Debug, Args)]
+pub(crate) struct SensorArgs {
+    /// Only these checks: host, clock, cloud-init, guest-agent, etcd, load-balancer
+    #[arg(long, value_name = "CHECK,…", value_delimiter = ',', value_parser = check_name)]
+    pub(crate) only: Vec<Check>,
+    /// Read this one file instead of agent.toml and its drop-ins
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) config: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    pub(crate) sensors: SensorArgs,
+    /// How the conditions are printed
+    #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = FormatParser::CHECK)]
+    pub(crate) output: Format,
+    /// Also write the facts that were judged, for `outrider diagnose`
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) facts_out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FactsArgs {
+    #[command(flatten)]
+    pub(crate) sensors: SensorArgs,
+    /// How the facts are printed
+    #[arg(short, long, value_name = "FORMAT", default_value = "json", value_parser = FormatParser::DOCUMENT)]
+    pub(crate) output: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DiagnoseArgs {
+    /// Files with captured facts; - reads standard input; a file may hold several documents
+    #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) files: Vec<PathBuf>,
+    /// How the conditions are printed
+    #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = FormatParser::SHOW)]
+    pub(crate) output: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TokenArgs {
+    #[command(subcommand)]
+    pub(crate) command: TokenCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Make a token that lets machines ask to be nodes; it is shown this once
+    Create(TokenCreateArgs),
+    /// List tokens, without their secrets
+    List {
+        /// How the tokens are printed
+        #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = FormatParser::SHOW)]
+        output: Format,
+    },
+    /// End tokens at once; nodes already enrolled stay
+    Revoke {
+        /// Public parts of the tokens, as `outrider token list` shows them
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TokenCreateArgs {
+    /// Live as long as a node pool, so that a replacement machine months later still joins
+    #[arg(long)]
+    pub(crate) pool: bool,
+    /// Life of the token, such as 24h or 90d [default: 24h; with --pool, no end]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) ttl: Option<std::time::Duration>,
+    /// Nodes it admits [default: 1; with --pool, no limit]
+    #[arg(long, value_name = "N")]
+    pub(crate) uses: Option<u32>,
+    /// Node names it may be used for, as a glob such as 'pool1-*'
+    #[arg(long, value_name = "GLOB", default_value = "")]
+    pub(crate) name_pattern: String,
+    /// New nodes an hour that the pattern admits without approval; 0 means that each waits for `outrider approve`
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "name_pattern")]
+    pub(crate) rate_per_hour: u32,
+    /// Cluster its nodes are shown under
+    #[arg(long, value_name = "NAME", default_value = "")]
+    pub(crate) cluster: String,
+    /// How the token is printed; table prints the token alone
+    #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = FormatParser::DESCRIBE)]
+    pub(crate) output: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ApproveArgs {
+    /// Names of nodes that wait
+    #[arg(required = true, value_name = "NODE")]
+    pub(crate) nodes: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GetArgs {
+    /// What to list: nodes, clusters or conditions
+    #[arg(value_name = "KIND")]
+    pub(crate) kind: Kind,
+    /// Only these, by name; for conditions, those of these nodes or clusters
+    #[arg(value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+    /// How they are printed
+    #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = FormatParser::LIST)]
+    pub(crate) output: Format,
+    /// Only nodes with these labels, such as 'team=a,tier!=test'; conditions follow their nodes
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    pub(crate) selector: Option<String>,
+    /// Go on and print what changes
+    #[arg(short, long)]
+    pub(crate) watch: bool,
+    /// Leave the title row out
+    #[arg(long)]
+    pub(crate) no_headers: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DescribeArgs {
+    /// Node or cluster
+    #[arg(value_name = "KIND")]
+    pub(crate) kind: Described,
+    /// Its name
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// How it is printed
+    #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = FormatParser::DESCRIBE)]
+    pub(crate) output: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WatchArgs {
+    /// How transitions are printed; json is one document a line
+    #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = FormatParser::DESCRIBE)]
+    pub(crate) output: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LoginArgs {
+    /// https://host[:port] of the coordinator
+    #[arg(value_name = "URL")]
+    pub(crate) url: String,
+    /// Operator token; without it $OUTRIDER_TOKEN or one line of standard input is used, which no process list shows
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) token: Option<String>,
+    /// SHA-256 of the coordinator's root certificate (DER), in hex, where the token does not carry it
+    #[arg(long, value_name = "HEX")]
+    pub(crate) ca_checksum: Option<String>,
+    /// Name to remember it by [default: its host]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ContextArgs {
+    #[command(subcommand)]
+    pub(crate) command: ContextCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ContextCommand {
+    /// List the coordinators logged in to; * marks the one in use
+    List {
+        /// How they are printed
+        #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = FormatParser::SHOW)]
+        output: Format,
+    },
+    /// Use this one from now on
+    Use {
+        /// Its name
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
+    /// Forget this one and its token
+    Remove {
+        /// Its name
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// Shell
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Root of the source tree
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) dir: PathBuf,
+}
+
+/// What `get` lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Kind {
+    /// Nodes
+    #[value(alias = "node", alias = "no")]
+    Nodes,
+    /// Clusters
+    #[value(alias = "cluster")]
+    Clusters,
+    /// Conditions of nodes and clusters
+    #[value(alias = "condition")]
+    Conditions,
+}
+
+/// What `describe` shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Described {
+    /// A node
+    #[value(alias = "nodes", alias = "no")]
+    Node,
+    /// A cluster
+    #[value(alias = "clusters")]
+    Cluster,
+}
+
+/// `20s`, `5m`, `24h`, `90d`, `1h30m`; a bare number counts seconds.
+fn duration(text: &str) -> Result<std::time::Duration, String> {
+    let refuse = || format!("{text:?} is no duration; write for example 20s, 5m, 1h30m or 90d");
+    let parse = |digits: &str| digits.parse::<u64>().map_err(|_| refuse());
+    let mut seconds: u64 = 0;
+    let mut digits = String::new();
+    for c in text.chars() {
+        let unit = match c {
+            '0'..='9' => {
+                digits.push(c);
+                continue;
+            }
+            's' => 1,
+            'm' => 60,
+            'h' => 3600,
+            'd' => 86_400,
+            _ => return Err(refuse()),
+        };
+        let part = parse(&digits)?.checked_mul(unit).ok_or_else(refuse)?;
+        seconds = seconds.checked_add(part).ok_or_else(refuse)?;
+        digits.clear();
+    }
+    if !digits.is_empty() {
+        if digits.len() != text.len() {
+            return Err(refuse());
+        }
+        seconds = parse(&digits)?;
+    }
+    // Ten years: anything longer is a slip of the hand, and far below what a timer can hold.
+    match seconds {
+        1..=315_360_000 => Ok(std::time::Duration::from_secs(seconds)),
+        _ => Err(refuse()),
+    }
+}
+
+fn check_name(word: &str) -> Result<Check, String> {
+    let sensors = Check::ALL.iter().filter(|check| **check != Check::Agent);
+    let mut known = sensors.clone().map(Check::as_str);
+    match sensors.clone().find(|check| check.as_str() == word) {
+        Some(check) => Ok(check.clone()),
+        None => {
+            let list = known.by_ref().collect::<Vec<_>>().join(", ");
+            Err(format!("there is no check {word:?}; the checks are {list}"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_are_read_or_refused() {
+        for (text, seconds) in [("20s", 20), ("5m", 300), ("1h30m", 5400), ("90d", 7_776_000), ("45", 45)] {
+            assert_eq!(duration(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+        for text in ["", "0", "0s", "s", "5", "-5s", "5x", "1h30", "99999999999999999999s", "9999999d"] {
+            assert!(duration(text).is_err() || text == "5", "{text:?} was taken");
+        }
+    }
+}

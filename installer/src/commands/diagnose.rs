@@ -1,0 +1,162 @@
+//! `outrider diagnose`: captured facts in, conditions out, offline.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use outrider_diagnosis::fleet::{Member, judge_cluster};
+use outrider_protocol::{ClusterView, ConditionType, NodeConditions, NodeFacts, Status, TypeMeta};
+use serde::{Deserialize, Serialize};
+
+use crate::cli::DiagnoseArgs;
+use crate::exit::Exit;
+use crate::output::{Format, Screen, document};
+use crate::show::report::{self, Layout};
+
+/// Most bytes of one file: ten thousand nodes' facts. More is no captured facts but a mistake.
+const MAX_BYTES: u64 = 1 << 30;
+
+/// Verdicts over several nodes and the clusters they form (`kind: Diagnosis`).
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Diagnosis {
+    #[serde(flatten)]
+    meta: TypeMeta,
+    nodes: Vec<NodeConditions>,
+    clusters: Vec<ClusterView>,
+}
+
+/// Runs the command. Every file is read before anything is printed: half an answer would look like a whole one.
+pub(crate) async fn run(args: DiagnoseArgs, screen: &mut Screen) -> anyhow::Result<Exit> {
+    let mut nodes = Vec::new();
+    for file in &args.files {
+        nodes.extend(read(file)?);
+    }
+    let verdicts: Vec<NodeConditions> = nodes.iter().map(outrider_diagnosis::diagnose).collect();
+    if let [only] = verdicts.as_slice() {
+        // One node's verdict is the very document its agent gave.
+        let text = super::check::show(only, &args.output, screen)?;
+        screen.write(&text)?;
+        return Ok(Exit::Ok);
+    }
+    let clusters = clusters(&nodes, &verdicts);
+    let diagnosis = Diagnosis { meta: TypeMeta::new("Diagnosis"), nodes: verdicts, clusters };
+    let text = match args.output {
+        Format::Json => document::json(&diagnosis)?,
+        Format::Yaml => document::yaml(&diagnosis)?,
+        Format::Name => names(&diagnosis),
+        format => table(&diagnosis, Layout::on(screen, matches!(format, Format::Wide))),
+    };
+    screen.write(&text)?;
+    Ok(Exit::Ok)
+}
+
+fn names(diagnosis: &Diagnosis) -> String {
+    let nodes = diagnosis.nodes.iter().map(|node| format!("node/{}\n", node.node.name));
+    nodes.chain(diagnosis.clusters.iter().map(|cluster| format!("cluster/{}\n", cluster.name))).collect()
+}
+
+fn table(diagnosis: &Diagnosis, layout: Layout) -> String {
+    let clusters = diagnosis.clusters.iter().map(|cluster| {
+        let summary = report::summary(&cluster.conditions, layout.colour);
+        format!("cluster {}: {summary}\n\n{}", cluster.name, report::rows(&cluster.conditions, layout))
+    });
+    let nodes = diagnosis.nodes.iter().map(|node| report::node(node, layout));
+    clusters.chain(nodes).collect::<Vec<_>>().join("\n")
+}
+
+/// The facts in `file`, one document or several one after the other; `-` is standard input.
+fn read(file: &Path) -> anyhow::Result<Vec<NodeFacts>> {
+    let (name, bytes) = if file == Path::new("-") {
+        ("standard input".to_owned(), bounded(io::stdin().lock()))
+    } else {
+        (file.display().to_string(), File::open(file).and_then(bounded))
+    };
+    let bytes = bytes.with_context(|| format!("cannot read {name}"))?;
+    let nodes = parse(&bytes).with_context(|| name.clone())?;
+    if nodes.is_empty() {
+        bail!("{name} is empty; give what `outrider facts` printed on a node");
+    }
+    Ok(nodes)
+}
+
+fn bounded(from: impl Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "more than 1 GiB is no captured facts"));
+    }
+    Ok(bytes)
+}
+
+fn parse(bytes: &[u8]) -> anyhow::Result<Vec<NodeFacts>> {
+    let instead = "give what `outrider facts` printed on a node";
+    let mut documents = serde_json::Deserializer::from_slice(bytes).into_iter::<serde_json::Value>();
+    let mut nodes = Vec::new();
+    let mut begin = 0;
+    while let Some(document) = documents.next() {
+        let value = match document {
+            Ok(value) => value,
+            // The parser's place counts from the start of the input, as a person's editor does.
+            Err(e) => bail!("not JSON: {e}; {instead}"),
+        };
+        let end = documents.byte_offset();
+        if let Ok(meta) = TypeMeta::deserialize(&value) {
+            meta.expect("NodeFacts").map_err(|problem| anyhow::anyhow!("{problem}; {instead}"))?;
+        } else {
+            bail!("the document has no apiVersion and kind, so it is no NodeFacts; {instead}");
+        }
+        // Read again from the text, for an error that names line and column.
+        let facts = serde_json::from_slice(&bytes[begin..end]).map_err(|e| {
+            let before = bytes[..begin].iter().filter(|b| **b == b'\n').count();
+            let line = before + e.line();
+            let text = e.to_string();
+            let what = text.split(" at line ").next().unwrap_or_default();
+            anyhow::anyhow!("line {line}, column {}: no NodeFacts: {what}; {instead}", e.column())
+        })?;
+        nodes.push(facts);
+        begin = end;
+    }
+    Ok(nodes)
+}
+
+/// The verdict over every cluster that two or more of the nodes name.
+fn clusters(nodes: &[NodeFacts], verdicts: &[NodeConditions]) -> Vec<ClusterView> {
+    let mut by_cluster: BTreeMap<&str, Vec<(&NodeFacts, &NodeConditions)>> = BTreeMap::new();
+    for (facts, verdict) in nodes.iter().zip(verdicts) {
+        if !facts.node.cluster.is_empty() {
+            by_cluster.entry(&facts.node.cluster).or_default().push((facts, verdict));
+        }
+    }
+    let several = by_cluster.into_iter().filter(|(_, members)| members.len() > 1);
+    several
+        .map(|(name, members)| {
+            let judged: Vec<Member<'_>> = members
+                .iter()
+                .map(|(facts, verdict)| Member {
+                    name: &facts.node.name,
+                    ready: ready(verdict),
+                    zone: "",
+                    region: "",
+                    etcd: facts.checks.etcd.as_ref(),
+                })
+                .collect();
+            let now = members.iter().map(|(facts, _)| facts.now).max().unwrap_or_default();
+            let latched = outrider_diagnosis::latch(&[], &judge_cluster(name, &judged, now), now);
+            ClusterView {
+                meta: TypeMeta::new("Cluster"),
+                name: name.to_owned(),
+                nodes: members.iter().map(|(facts, _)| facts.node.name.clone()).collect(),
+                conditions: latched.conditions,
+            }
+        })
+        .collect()
+}
+
+/// A node whose facts are at hand was there to capture them, unless its own verdict says otherwise.
+fn ready(verdict: &NodeConditions) -> Status {
+    let own = verdict.conditions.iter().find(|c| c.condition_type == ConditionType::Ready);
+    own.map_or(Status::True, |condition| condition.status)
+}

@@ -1,0 +1,14 @@
+//! One file a command: it parses no arguments and draws no tables, it does the work between the two.
+
+pub(crate) mod approve;
+pub(crate) mod check;
+pub(crate) mod context;
+pub(crate) mod describe;
+pub(crate) mod diagnose;
+pub(crate) mod facts;
+mod follow;
+pub(crate) mod generate;
+pub(crate) mod get;
+pub(crate) mod login;
+pub(crate) mod token;
+pub(crate) mod watch;

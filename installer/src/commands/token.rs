@@ -1,0 +1,66 @@
+//! `outrider token`: what lets machines ask to be nodes.
+
+use http::Method;
+use outrider_protocol::{List, Timestamp, TokenKind, TokenRequest, TokenView, TypeMeta};
+
+use crate::cli::{Global, TokenArgs, TokenCommand, TokenCreateArgs};
+use crate::client::{Client, percent_encoded};
+use crate::contexts;
+use crate::exit::Exit;
+use crate::output::{Format, Screen, Table, document};
+use crate::show::tokens;
+
+/// Runs the command.
+pub(crate) async fn run(args: TokenArgs, global: &Global, screen: &mut Screen) -> anyhow::Result<Exit> {
+    let mut client = Client::new(contexts::choose(global, screen)?).await?;
+    match args.command {
+        TokenCommand::Create(args) => create(args, &mut client, screen).await,
+        TokenCommand::List { output } => list(&output, &mut client, screen).await,
+        TokenCommand::Revoke { ids } => {
+            let mut exit = Exit::Ok;
+            for id in ids {
+                match client.order(Method::DELETE, &format!("/v1/tokens/{}", percent_encoded(&id))).await {
+                    Ok(()) => screen.write(&format!("token/{id} revoked\n"))?,
+                    Err(error) => exit = screen.failure(&error, Exit::Usage),
+                }
+            }
+            Ok(exit)
+        }
+    }
+}
+
+async fn create(args: TokenCreateArgs, client: &mut Client, screen: &mut Screen) -> anyhow::Result<Exit> {
+    let request = TokenRequest {
+        meta: TypeMeta::new("TokenRequest"),
+        token_kind: if args.pool { TokenKind::Pool } else { TokenKind::Once },
+        ttl_seconds: args.ttl.map(|ttl| ttl.as_secs()),
+        uses: args.uses,
+        name_pattern: args.name_pattern,
+        rate_per_hour: args.rate_per_hour,
+        cluster: args.cluster,
+    };
+    let token: TokenView = client.post("/v1/tokens", &request).await?;
+    let text = match args.output {
+        Format::Json => document::json(&token)?,
+        Format::Yaml => document::yaml(&token)?,
+        // Alone on its line, so that a script can take it.
+        _ => format!("{}\n", token.token),
+    };
+    screen.write(&text)?;
+    Ok(Exit::Ok)
+}
+
+async fn list(format: &Format, client: &mut Client, screen: &mut Screen) -> anyhow::Result<Exit> {
+    let list: List<TokenView> = screen.busy("Asking the coordinator", client.list("/v1/tokens", "")).await?;
+    let now = Timestamp::from(std::time::SystemTime::now());
+    let text = match format {
+        Format::Json => document::json(&list)?,
+        Format::Yaml => document::yaml(&list)?,
+        Format::Name => list.items.iter().map(|token| format!("token/{}\n", token.id)).collect(),
+        format => {
+            Table::new(tokens::columns(now), matches!(format, Format::Wide)).on(screen).render(&list.items)
+        }
+    };
+    screen.write(&text)?;
+    Ok(Exit::Ok)
+}

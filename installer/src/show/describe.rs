@@ -1,0 +1,72 @@
+//! All that is known of one node or cluster.
+
+use outrider_protocol::{ClusterView, EventView, NodeView, Timestamp};
+use unicode_width::UnicodeWidthStr;
+
+use super::report::{self, Layout};
+use crate::output::{Column, Table, text};
+
+/// A node: who it is, its conditions, its last transitions.
+pub(crate) fn node(node: &NodeView, events: &[EventView], now: Timestamp, layout: Layout) -> String {
+    let seen = match node.last_seen {
+        Some(at) => format!("{at} ({} ago)", text::age(now.since(at))),
+        None => "never".to_owned(),
+    };
+    let labels: Vec<String> = node.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let identity = &node.identity;
+    let mut out = fields(&[
+        ("Name", node.name.clone()),
+        ("Uid", node.uid.clone()),
+        ("Simulated", if node.simulated { "yes" } else { "no" }.to_owned()),
+        ("Cluster", node.cluster.clone()),
+        ("Profile", node.profile.to_string()),
+        ("Zone", node.zone.clone()),
+        ("Region", node.region.clone()),
+        ("Labels", labels.join(", ")),
+        ("Ready", node.ready.to_string()),
+        ("Enrolment", node.enrolment.clone()),
+        ("Enrolled", node.enrolled_at.to_string()),
+        ("Last seen", seen),
+        ("Agent version", node.agent_version.clone()),
+        ("Machine id (hash)", identity.machine_id_hash.clone()),
+        ("System UUID", identity.system_uuid.clone()),
+        ("Boot id", identity.boot_id.clone()),
+        ("Instance id", identity.instance_id.clone()),
+        ("MACs", identity.macs.join(", ")),
+        ("Addresses", identity.addresses.join(", ")),
+    ]);
+    out.push_str(&format!("\nConditions: {}\n", report::summary(&node.conditions, layout.colour)));
+    out.push_str(&report::rows(&node.conditions, layout));
+    if !events.is_empty() {
+        out.push_str(&format!(
+            "\nLast transitions:\n{}",
+            table(super::events::columns(), layout).render(events)
+        ));
+    }
+    out
+}
+
+/// A cluster: its members as they are, and the conditions over all of them.
+pub(crate) fn cluster(cluster: &ClusterView, members: &[NodeView], now: Timestamp, layout: Layout) -> String {
+    let mut out = fields(&[("Name", cluster.name.clone()), ("Nodes", cluster.nodes.len().to_string())]);
+    out.push_str(&format!("\nConditions: {}\n", report::summary(&cluster.conditions, layout.colour)));
+    out.push_str(&report::rows(&cluster.conditions, layout));
+    out.push_str(&format!("\nNodes:\n{}", table(super::nodes::columns(now), layout).render(members)));
+    out
+}
+
+fn table<T>(columns: Vec<Column<T>>, layout: Layout) -> Table<T> {
+    let mut table = Table::new(columns, layout.wide);
+    table.limit = layout.width;
+    table.colour = layout.colour;
+    table
+}
+
+fn fields(fields: &[(&str, String)]) -> String {
+    let width = fields.iter().map(|(name, _)| name.width() + 1).max().unwrap_or(0);
+    let line = |(name, value): &(&str, String)| {
+        let name = format!("{name}:");
+        format!("{name:width$}  {}\n", text::or_dash(&text::printable(value)))
+    };
+    fields.iter().map(line).collect()
+}

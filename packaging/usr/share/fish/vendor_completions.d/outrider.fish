@@ -1,0 +1,190 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_outrider_global_optspecs
+    string join \n context= v/verbose h/help V/version
+end
+
+function __fish_outrider_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_outrider_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_outrider_using_subcommand
+    set -l cmd (__fish_outrider_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c outrider -n "__fish_outrider_needs_command" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
+complete -c outrider -n "__fish_outrider_needs_command" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
+complete -c outrider -n "__fish_outrider_needs_command" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c outrider -n "__fish_outrider_needs_command" -s V -l version -d 'Print version'
+complete -c outrider -n "__fish_outrider_needs_command" -f -a "up" -d 'Run everything in one process: a coordinator, the agent of this machine, simulated nodes'
+complete -c outrider -n "__fish_outrider_needs_command" -f -a "check" -d 'Look at this machine once, without a coordinator'
+complete -c outrider -n "__fish_outrider_needs_command" -f -a "facts" -d 'Print the facts this machine yields, as JSON; no secrets are in them'
+complete -c outrider -n "__fish_outrider_needs_command" -f -a "diagnose" -d 'Judge captured facts, offline: facts of one or many nodes in, conditions out'
+complete -c outrider -n "__fish_outrider_needs_command" -f -a "token" -d 'Make, list and revoke enrolment tokens'
+complete -c outrider -n "__fish_outrider_needs_command" -f -a "approve" -d 'Let a node in that waits for approval'
+complete -c outrider -n "__fish_outrider_needs_command" -f -a "get" -d 'List nodes, clusters or conditions of the fleet'
+complete -c outrider -n "__fish_outrider_needs_command" -f -a "describe" -d 'Show all that is known of one node or cluster'
+complete -c outrider -n "__fish_outrider_needs_command" -f -a "watch" -d 'Follow the fleet: one line for every transition'
+complete -c outrider -n "__fish_outrider_needs_command" -f -a "login" -d 'Remember a coordinator and its operator token'
+complete -c outrider -n "__fish_outrider_needs_command" -f -a "context" -d 'Show and choose the coordinators logged in to'
+complete -c outrider -n "__fish_outrider_needs_command" -f -a "completions" -d 'Print the completion script of a shell'
+complete -c outrider -n "__fish_outrider_needs_command" -f -a "man" -d 'Write man pages, completions and the reference into a source tree'
+complete -c outrider -n "__fish_outrider_using_subcommand up" -l simulate -d 'Play this many more nodes: recorded readings through the real rules, with faults that come and go' -r
+complete -c outrider -n "__fish_outrider_using_subcommand up" -l for -d 'End by itself after this time, such as 20s or 5m, and print the fleet' -r
+complete -c outrider -n "__fish_outrider_using_subcommand up" -l listen -d 'Address the coordinator listens at; port 0 takes a free one' -r
+complete -c outrider -n "__fish_outrider_using_subcommand up" -l state-dir -d 'Folder for the state of coordinator and agent [default: outrider below $XDG_STATE_HOME or ~/.local/state]' -r -f -a "(__fish_complete_directories)"
+complete -c outrider -n "__fish_outrider_using_subcommand up" -l config -d 'Configuration of this machine\'s agent, instead of the installed one' -r -F
+complete -c outrider -n "__fish_outrider_using_subcommand up" -s o -l output -d 'How the fleet is printed' -r -f -a "table\t''
+wide\t''
+json\t''
+yaml\t''
+name\t''"
+complete -c outrider -n "__fish_outrider_using_subcommand up" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
+complete -c outrider -n "__fish_outrider_using_subcommand up" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
+complete -c outrider -n "__fish_outrider_using_subcommand up" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c outrider -n "__fish_outrider_using_subcommand up" -s V -l version -d 'Print version'
+complete -c outrider -n "__fish_outrider_using_subcommand check" -l only -d 'Only these checks: host, clock, cloud-init, guest-agent, etcd, load-balancer' -r
+complete -c outrider -n "__fish_outrider_using_subcommand check" -l config -d 'Read this one file instead of agent.toml and its drop-ins' -r -F
+complete -c outrider -n "__fish_outrider_using_subcommand check" -s o -l output -d 'How the conditions are printed' -r -f -a "table\t''
+wide\t''
+json\t''
+yaml\t''
+name\t''
+nagios\t''"
+complete -c outrider -n "__fish_outrider_using_subcommand check" -l facts-out -d 'Also write the facts that were judged, for `outrider diagnose`' -r -F
+complete -c outrider -n "__fish_outrider_using_subcommand check" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
+complete -c outrider -n "__fish_outrider_using_subcommand check" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
+complete -c outrider -n "__fish_outrider_using_subcommand check" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c outrider -n "__fish_outrider_using_subcommand check" -s V -l version -d 'Print version'
+complete -c outrider -n "__fish_outrider_using_subcommand facts" -l only -d 'Only these checks: host, clock, cloud-init, guest-agent, etcd, load-balancer' -r
+complete -c outrider -n "__fish_outrider_using_subcommand facts" -l config -d 'Read this one file instead of agent.toml and its drop-ins' -r -F
+complete -c outrider -n "__fish_outrider_using_subcommand facts" -s o -l output -d 'How the facts are printed' -r -f -a "json\t''
+yaml\t''"
+complete -c outrider -n "__fish_outrider_using_subcommand facts" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
+complete -c outrider -n "__fish_outrider_using_subcommand facts" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
+complete -c outrider -n "__fish_outrider_using_subcommand facts" -s h -l help -d 'Print help'
+complete -c outrider -n "__fish_outrider_using_subcommand facts" -s V -l version -d 'Print version'
+complete -c outrider -n "__fish_outrider_using_subcommand diagnose" -s o -l output -d 'How the conditions are printed' -r -f -a "table\t''
+wide\t''
+json\t''
+yaml\t''
+name\t''"
+complete -c outrider -n "__fish_outrider_using_subcommand diagnose" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
+complete -c outrider -n "__fish_outrider_using_subcommand diagnose" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
+complete -c outrider -n "__fish_outrider_using_subcommand diagnose" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c outrider -n "__fish_outrider_using_subcommand diagnose" -s V -l version -d 'Print version'
+complete -c outrider -n "__fish_outrider_using_subcommand token; and not __fish_seen_subcommand_from create list revoke" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
+complete -c outrider -n "__fish_outrider_using_subcommand token; and not __fish_seen_subcommand_from create list revoke" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
+complete -c outrider -n "__fish_outrider_using_subcommand token; and not __fish_seen_subcommand_from create list revoke" -s h -l help -d 'Print help'
+complete -c outrider -n "__fish_outrider_using_subcommand token; and not __fish_seen_subcommand_from create list revoke" -s V -l version -d 'Print version'
+complete -c outrider -n "__fish_outrider_using_subcommand token; and not __fish_seen_subcommand_from create list revoke" -f -a "create" -d 'Make a token that lets machines ask to be nodes; it is shown this once'
+complete -c outrider -n "__fish_outrider_using_subcommand token; and not __fish_seen_subcommand_from create list revoke" -f -a "list" -d 'List tokens, without their secrets'
+complete -c outrider -n "__fish_outrider_using_subcommand token; and not __fish_seen_subcommand_from create list revoke" -f -a "revoke" -d 'End tokens at once; nodes already enrolled stay'
+complete -c outrider -n "__fish_outrider_using_subcommand token; and __fish_seen_subcommand_from create" -l ttl -d 'Life of the token, such as 24h or 90d [default: 24h; with --pool, no end]' -r
+complete -c outrider -n "__fish_outrider_using_subcommand token; and __fish_seen_subcommand_from create" -l uses -d 'Nodes it admits [default: 1; with --pool, no limit]' -r
+complete -c outrider -n "__fish_outrider_using_subcommand token; and __fish_seen_subcommand_from create" -l name-pattern -d 'Node names it may be used for, as a glob such as \'pool1-*\'' -r
+complete -c outrider -n "__fish_outrider_using_subcommand token; and __fish_seen_subcommand_from create" -l rate-per-hour -d 'New nodes an hour that the pattern admits without approval; 0 means that each waits for `outrider approve`' -r
+complete -c outrider -n "__fish_outrider_using_subcommand token; and __fish_seen_subcommand_from create" -l cluster -d 'Cluster its nodes are shown under' -r
+complete -c outrider -n "__fish_outrider_using_subcommand token; and __fish_seen_subcommand_from create" -s o -l output -d 'How the token is printed; table prints the token alone' -r -f -a "table\t''
+json\t''
+yaml\t''"
+complete -c outrider -n "__fish_outrider_using_subcommand token; and __fish_seen_subcommand_from create" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
+complete -c outrider -n "__fish_outrider_using_subcommand token; and __fish_seen_subcommand_from create" -l pool -d 'Live as long as a node pool, so that a replacement machine months later still joins'
+complete -c outrider -n "__fish_outrider_using_subcommand token; and __fish_seen_subcommand_from create" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
+complete -c outrider -n "__fish_outrider_using_subcommand token; and __fish_seen_subcommand_from create" -s h -l help -d 'Print help'
+complete -c outrider -n "__fish_outrider_using_subcommand token; and __fish_seen_subcommand_from create" -s V -l version -d 'Print version'
+complete -c outrider -n "__fish_outrider_using_subcommand token; and __fish_seen_subcommand_from list" -s o -l output -d 'How the tokens are printed' -r -f -a "table\t''
+wide\t''
+json\t''
+yaml\t''
+name\t''"
+complete -c outrider -n "__fish_outrider_using_subcommand token; and __fish_seen_subcommand_from list" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
+complete -c outrider -n "__fish_outrider_using_subcommand token; and __fish_seen_subcommand_from list" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
+complete -c outrider -n "__fish_outrider_using_subcommand token; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
+complete -c outrider -n "__fish_outrider_using_subcommand token; and __fish_seen_subcommand_from list" -s V -l version -d 'Print version'
+complete -c outrider -n "__fish_outrider_using_subcommand token; and __fish_seen_subcommand_from revoke" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
+complete -c outrider -n "__fish_outrider_using_subcommand token; and __fish_seen_subcommand_from revoke" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
+complete -c outrider -n "__fish_outrider_using_subcommand token; and __fish_seen_subcommand_from revoke" -s h -l help -d 'Print help'
+complete -c outrider -n "__fish_outrider_using_subcommand token; and __fish_seen_subcommand_from revoke" -s V -l version -d 'Print version'
+complete -c outrider -n "__fish_outrider_using_subcommand approve" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
+complete -c outrider -n "__fish_outrider_using_subcommand approve" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
+complete -c outrider -n "__fish_outrider_using_subcommand approve" -s h -l help -d 'Print help'
+complete -c outrider -n "__fish_outrider_using_subcommand approve" -s V -l version -d 'Print version'
+complete -c outrider -n "__fish_outrider_using_subcommand get" -s o -l output -d 'How they are printed' -r -f -a "table\t''
+wide\t''
+json\t''
+yaml\t''
+name\t''
+jsonpath=TEMPLATE\t''"
+complete -c outrider -n "__fish_outrider_using_subcommand get" -s l -l selector -d 'Only nodes with these labels, such as \'team=a,tier!=test\'; conditions follow their nodes' -r
+complete -c outrider -n "__fish_outrider_using_subcommand get" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
+complete -c outrider -n "__fish_outrider_using_subcommand get" -s w -l watch -d 'Go on and print what changes'
+complete -c outrider -n "__fish_outrider_using_subcommand get" -l no-headers -d 'Leave the title row out'
+complete -c outrider -n "__fish_outrider_using_subcommand get" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
+complete -c outrider -n "__fish_outrider_using_subcommand get" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c outrider -n "__fish_outrider_using_subcommand get" -s V -l version -d 'Print version'
+complete -c outrider -n "__fish_outrider_using_subcommand describe" -s o -l output -d 'How it is printed' -r -f -a "table\t''
+json\t''
+yaml\t''"
+complete -c outrider -n "__fish_outrider_using_subcommand describe" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
+complete -c outrider -n "__fish_outrider_using_subcommand describe" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
+complete -c outrider -n "__fish_outrider_using_subcommand describe" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c outrider -n "__fish_outrider_using_subcommand describe" -s V -l version -d 'Print version'
+complete -c outrider -n "__fish_outrider_using_subcommand watch" -s o -l output -d 'How transitions are printed; json is one document a line' -r -f -a "table\t''
+json\t''
+yaml\t''"
+complete -c outrider -n "__fish_outrider_using_subcommand watch" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
+complete -c outrider -n "__fish_outrider_using_subcommand watch" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
+complete -c outrider -n "__fish_outrider_using_subcommand watch" -s h -l help -d 'Print help'
+complete -c outrider -n "__fish_outrider_using_subcommand watch" -s V -l version -d 'Print version'
+complete -c outrider -n "__fish_outrider_using_subcommand login" -l token -d 'Operator token; without it $OUTRIDER_TOKEN or one line of standard input is used, which no process list shows' -r
+complete -c outrider -n "__fish_outrider_using_subcommand login" -l ca-checksum -d 'SHA-256 of the coordinator\'s root certificate (DER), in hex, where the token does not carry it' -r
+complete -c outrider -n "__fish_outrider_using_subcommand login" -l name -d 'Name to remember it by [default: its host]' -r
+complete -c outrider -n "__fish_outrider_using_subcommand login" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
+complete -c outrider -n "__fish_outrider_using_subcommand login" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
+complete -c outrider -n "__fish_outrider_using_subcommand login" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c outrider -n "__fish_outrider_using_subcommand login" -s V -l version -d 'Print version'
+complete -c outrider -n "__fish_outrider_using_subcommand context; and not __fish_seen_subcommand_from list use remove" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
+complete -c outrider -n "__fish_outrider_using_subcommand context; and not __fish_seen_subcommand_from list use remove" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
+complete -c outrider -n "__fish_outrider_using_subcommand context; and not __fish_seen_subcommand_from list use remove" -s h -l help -d 'Print help'
+complete -c outrider -n "__fish_outrider_using_subcommand context; and not __fish_seen_subcommand_from list use remove" -s V -l version -d 'Print version'
+complete -c outrider -n "__fish_outrider_using_subcommand context; and not __fish_seen_subcommand_from list use remove" -f -a "list" -d 'List the coordinators logged in to; * marks the one in use'
+complete -c outrider -n "__fish_outrider_using_subcommand context; and not __fish_seen_subcommand_from list use remove" -f -a "use" -d 'Use this one from now on'
+complete -c outrider -n "__fish_outrider_using_subcommand context; and not __fish_seen_subcommand_from list use remove" -f -a "remove" -d 'Forget this one and its token'
+complete -c outrider -n "__fish_outrider_using_subcommand context; and __fish_seen_subcommand_from list" -s o -l output -d 'How they are printed' -r -f -a "table\t''
+wide\t''
+json\t''
+yaml\t''
+name\t''"
+complete -c outrider -n "__fish_outrider_using_subcommand context; and __fish_seen_subcommand_from list" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
+complete -c outrider -n "__fish_outrider_using_subcommand context; and __fish_seen_subcommand_from list" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
+complete -c outrider -n "__fish_outrider_using_subcommand context; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
+complete -c outrider -n "__fish_outrider_using_subcommand context; and __fish_seen_subcommand_from list" -s V -l version -d 'Print version'
+complete -c outrider -n "__fish_outrider_using_subcommand context; and __fish_seen_subcommand_from use" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
+complete -c outrider -n "__fish_outrider_using_subcommand context; and __fish_seen_subcommand_from use" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
+complete -c outrider -n "__fish_outrider_using_subcommand context; and __fish_seen_subcommand_from use" -s h -l help -d 'Print help'
+complete -c outrider -n "__fish_outrider_using_subcommand context; and __fish_seen_subcommand_from use" -s V -l version -d 'Print version'
+complete -c outrider -n "__fish_outrider_using_subcommand context; and __fish_seen_subcommand_from remove" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
+complete -c outrider -n "__fish_outrider_using_subcommand context; and __fish_seen_subcommand_from remove" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
+complete -c outrider -n "__fish_outrider_using_subcommand context; and __fish_seen_subcommand_from remove" -s h -l help -d 'Print help'
+complete -c outrider -n "__fish_outrider_using_subcommand context; and __fish_seen_subcommand_from remove" -s V -l version -d 'Print version'
+complete -c outrider -n "__fish_outrider_using_subcommand completions" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
+complete -c outrider -n "__fish_outrider_using_subcommand completions" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
+complete -c outrider -n "__fish_outrider_using_subcommand completions" -s h -l help -d 'Print help'
+complete -c outrider -n "__fish_outrider_using_subcommand completions" -s V -l version -d 'Print version'
+complete -c outrider -n "__fish_outrider_using_subcommand man" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
+complete -c outrider -n "__fish_outrider_using_subcommand man" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
+complete -c outrider -n "__fish_outrider_using_subcommand man" -s h -l help -d 'Print help'
+complete -c outrider -n "__fish_outrider_using_subcommand man" -s V -l version -d 'Print version'
