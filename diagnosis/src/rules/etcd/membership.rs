@@ -196,7 +196,7 @@ fn learner(
     }
 }
 
-fn ghosts(tally: &Tally<'_>, at: Timestamp) -> Option<Finding> {
+pub(crate) fn ghosts(tally: &Tally<'_>, at: Timestamp) -> Option<Finding> {
     let ghosts: Vec<_> = tally.voters.iter().filter(|v| v.ghost).collect();
     if ghosts.is_empty() {
         return None;

@@ -1,0 +1,411 @@
+//! Facts of a healthy world, for tests and benchmarks to break one thing at a time.
+#![allow(dead_code, clippy::panic)]
+
+use std::collections::BTreeMap;
+
+use outrider_protocol::*;
+
+/// The instant of every judgement unless a test moves it.
+pub fn now() -> Timestamp {
+    Timestamp::from_seconds(1_796_000_000)
+}
+
+pub fn ago(seconds: u64) -> Timestamp {
+    now().before(std::time::Duration::from_secs(seconds))
+}
+
+pub fn ahead(seconds: u64) -> Timestamp {
+    now().after(std::time::Duration::from_secs(seconds))
+}
+
+pub const DAY: u64 = 86_400;
+
+pub fn known<T>(value: T) -> Fact<T> {
+    Fact::known(value, "test", now())
+}
+
+pub fn absent<T>(source: &str) -> Fact<T> {
+    Fact::absent(source, now())
+}
+
+pub fn unknown<T>(cause: UnknownCause) -> Fact<T> {
+    Fact::unknown(cause, "it failed", "test", now())
+}
+
+pub fn node_facts(checks: CheckFacts) -> NodeFacts {
+    NodeFacts {
+        meta: TypeMeta::new("NodeFacts"),
+        node: NodeRef {
+            name: "n1".into(),
+            uid: String::new(),
+            cluster: "c".into(),
+            profile: Profile::Generic,
+            simulated: false,
+        },
+        agent_version: "0.1.0".into(),
+        now: now(),
+        thresholds: Thresholds::default(),
+        latches: Vec::new(),
+        checks,
+    }
+}
+
+// ---- host and clock ----
+
+pub fn filesystem(mount: &str, free_percent: u64) -> FilesystemFacts {
+    FilesystemFacts {
+        mount: mount.into(),
+        device: "/dev/vda1".into(),
+        fs_type: "ext4".into(),
+        total_bytes: 100_000_000_000,
+        available_bytes: free_percent * 1_000_000_000,
+        inodes_total: 1_000_000,
+        inodes_free: 900_000,
+        read_only: false,
+    }
+}
+
+pub fn host() -> HostFacts {
+    HostFacts {
+        hostname: known("n1".into()),
+        machine_id_hash: known("00".repeat(32)),
+        system_uuid: known("4c4c4544-0000-1000-8000-000000000001".into()),
+        boot_id: known("b".into()),
+        instance_id: absent("/run/cloud-init"),
+        os: known(OsRelease { id: "debian".into(), ..OsRelease::default() }),
+        kernel: known("6.1.0".into()),
+        architecture: known("x86_64".into()),
+        virtualization: known("kvm".into()),
+        cpus: known(4),
+        uptime_seconds: known(90_000),
+        memory: known(MemoryFacts {
+            total_bytes: 16_000_000_000,
+            available_bytes: 8_000_000_000,
+            swap_total_bytes: 0,
+            swap_free_bytes: 0,
+        }),
+        load: known([0.1, 0.2, 0.3]),
+        pressure: known(PressureFacts { cpu: 1.0, memory: 0.0, io: 2.0 }),
+        filesystems: known(vec![filesystem("/", 60), filesystem("/var/lib/rancher", 50)]),
+        interfaces: known(vec![InterfaceFacts {
+            name: "enp1s0".into(),
+            mac: "52:54:00:00:00:01".into(),
+            addresses: vec!["192.168.30.139/24".into(), "fe80::1/64".into()],
+            up: true,
+            is_virtual: false,
+        }]),
+    }
+}
+
+pub fn clock() -> ClockFacts {
+    ClockFacts {
+        kernel: known(KernelClock { synchronized: true, estimated_error_us: 120, maximum_error_us: 20_000 }),
+        service: known("chronyd".into()),
+        coordinator: known(ClockOffset { offset_ms: 12, uncertainty_ms: 500, peer: "c.example".into() }),
+    }
+}
+
+// ---- cloud-init and guest agent ----
+
+pub fn cloud_init(status: &str, exit_code: Option<i32>) -> CloudInitFacts {
+    CloudInitFacts {
+        status: status.into(),
+        extended_status: String::new(),
+        exit_code,
+        stage: String::new(),
+        stage_seconds: None,
+        errors: Vec::new(),
+        recoverable_errors: BTreeMap::new(),
+        datasource: "DataSourceNoCloud".into(),
+        version: "23.4".into(),
+    }
+}
+
+pub fn unit(name: &str, load: &str, active: &str, file: &str) -> UnitFacts {
+    UnitFacts {
+        name: name.into(),
+        load_state: load.into(),
+        active_state: active.into(),
+        sub_state: String::new(),
+        unit_file_state: file.into(),
+    }
+}
+
+pub fn guest_agent() -> GuestAgentFacts {
+    GuestAgentFacts {
+        port: known("/dev/virtio-ports/org.qemu.guest_agent.0".into()),
+        binary: known("/usr/sbin/qemu-ga".into()),
+        units: known(vec![unit("qemu-guest-agent.service", "loaded", "active", "static")]),
+        process: known(ProcessFacts { pid: 512, name: "qemu-ga".into(), seconds: 80_000 }),
+        uptime_seconds: known(90_000),
+    }
+}
+
+// ---- etcd ----
+
+pub fn member(n: usize) -> Member {
+    Member {
+        id: format!("{n:016x}"),
+        name: format!("n{n}"),
+        peer_urls: vec![format!("https://10.0.0.{n}:2380")],
+        client_urls: vec![format!("https://10.0.0.{n}:2379")],
+        is_learner: false,
+    }
+}
+
+pub fn status(n: usize) -> EndpointStatus {
+    EndpointStatus {
+        member_id: format!("{n:016x}"),
+        cluster_id: "c1".into(),
+        version: "3.5.16".into(),
+        db_size_bytes: 100_000_000,
+        db_in_use_bytes: 60_000_000,
+        quota_bytes: 2_147_483_648,
+        leader: format!("{:016x}", 1),
+        raft_term: 7,
+        raft_index: 120_000,
+        applied_index: 120_000,
+        is_learner: false,
+        errors: Vec::new(),
+    }
+}
+
+pub fn endpoint(n: usize, local: bool) -> EndpointFacts {
+    EndpointFacts {
+        endpoint: format!("https://10.0.0.{n}:2379"),
+        member_id: format!("{n:016x}"),
+        local,
+        status: known(status(n)),
+        linearizable_read: if local {
+            known(1.2)
+        } else {
+            Fact::not_applicable("only asked of the local member", now())
+        },
+        down_since: None,
+    }
+}
+
+/// Members 1 to `n`, all voters and healthy, seen from member `local`.
+pub fn etcd_from(local: usize, n: usize) -> EtcdFacts {
+    EtcdFacts {
+        distribution: Distribution::Rke2,
+        found_by: "/var/lib/rancher/rke2/server/db/etcd".into(),
+        election_timeout_ms: 5000,
+        local_endpoint: format!("https://10.0.0.{local}:2379"),
+        members: known(MemberList {
+            cluster_id: "c1".into(),
+            linearizable: true,
+            members: (1..=n).map(member).collect(),
+        }),
+        endpoints: (1..=n).map(|i| endpoint(i, i == local)).collect(),
+        alarms: known(Vec::new()),
+        metrics: known(EtcdMetrics { earlier: Some(scrape(300, 0, 0)), latest: scrape(0, 1000, 0) }),
+        kubernetes_nodes: Fact::not_applicable("nobody asked", now()),
+        learners_since: BTreeMap::new(),
+    }
+}
+
+pub fn etcd(n: usize) -> EtcdFacts {
+    etcd_from(1, n)
+}
+
+impl Change for EtcdFacts {}
+
+/// Breaks a world in place.
+pub trait Change: Sized {
+    fn with(mut self, f: impl FnOnce(&mut Self)) -> Self {
+        f(&mut self);
+        self
+    }
+}
+impl Change for HostFacts {}
+impl Change for ClockFacts {}
+impl Change for CloudInitFacts {}
+impl Change for GuestAgentFacts {}
+impl Change for NodeFacts {}
+impl Change for AgentFacts {}
+impl Change for LoadBalancerFacts {}
+impl Change for FilesystemFacts {}
+impl Change for EndpointStatus {}
+
+pub fn list_mut(e: &mut EtcdFacts) -> &mut MemberList {
+    match &mut e.members {
+        Fact::Known { value, .. } => value,
+        _ => panic!("the member list is known"),
+    }
+}
+
+pub fn status_mut(e: &mut EtcdFacts, n: usize) -> &mut EndpointStatus {
+    match &mut e.endpoints[n - 1].status {
+        Fact::Known { value, .. } => value,
+        _ => panic!("the status is known"),
+    }
+}
+
+/// Member `n` does not answer, for `seconds`.
+pub fn kill(e: &mut EtcdFacts, n: usize, seconds: u64) {
+    let endpoint = &mut e.endpoints[n - 1];
+    endpoint.status = unknown(UnknownCause::ConnectionRefused);
+    endpoint.linearizable_read = unknown(UnknownCause::ConnectionRefused);
+    endpoint.down_since = Some(ago(seconds));
+}
+
+/// Member `n` answers and sees no leader, as a survivor without quorum does.
+pub fn orphan(e: &mut EtcdFacts, n: usize) {
+    let s = status_mut(e, n);
+    s.leader = String::new();
+    s.errors = vec!["etcdserver: no leader".into()];
+    e.endpoints[n - 1].linearizable_read = unknown(UnknownCause::TimedOut);
+}
+
+pub fn scrape(seconds_ago: u64, fast: u64, slow: u64) -> EtcdScrape {
+    EtcdScrape {
+        at: ago(seconds_ago),
+        wal_fsync: histogram(fast, slow),
+        backend_commit: histogram(fast, slow),
+        leader_changes: 2.0,
+        proposals_failed: 0.0,
+        proposals_pending: 0.0,
+    }
+}
+
+/// `fast` observations of at most 4 ms and `slow` of 128 to 256 ms, in etcd's buckets.
+pub fn histogram(fast: u64, slow: u64) -> Histogram {
+    let mut buckets: Vec<(f64, u64)> = (0..14)
+        .map(|i| {
+            let bound = 0.001 * f64::from(1 << i);
+            let n = if bound >= 0.256 {
+                fast + slow
+            } else if bound >= 0.004 {
+                fast
+            } else {
+                0
+            };
+            (bound, n)
+        })
+        .collect();
+    buckets.push((f64::MAX, fast + slow));
+    Histogram { buckets, count: fast + slow, sum: fast as f64 * 0.003 + slow as f64 * 0.2 }
+}
+
+/// Every member's report of a cluster of `n`, with the members in `down` dead and silent to the others.
+pub fn views(n: usize, down: &[usize]) -> Vec<(String, Fact<EtcdFacts>)> {
+    (1..=n)
+        .map(|local| {
+            let mut e = etcd_from(local, n);
+            for d in down {
+                kill(&mut e, *d, 600);
+            }
+            (format!("n{local}"), known(e))
+        })
+        .collect()
+}
+
+// ---- load balancer ----
+
+pub fn certificate(host: &str) -> CertificateFacts {
+    CertificateFacts {
+        subject: format!("CN={host}"),
+        issuer: "CN=ca".into(),
+        sans: vec![host.into()],
+        not_before: ago(100 * DAY),
+        not_after: ahead(265 * DAY),
+        sha256: "ab".repeat(32),
+        is_ca: false,
+    }
+}
+
+pub fn tls(host: &str) -> TlsFacts {
+    TlsFacts {
+        version: "TLSv1.3".into(),
+        alpn: String::new(),
+        chain: vec![certificate(host)],
+        trust: known(String::new()),
+        name_matches: true,
+    }
+}
+
+pub fn http(status: u16, location: &str, body: &str) -> HttpAnswer {
+    HttpAnswer {
+        status,
+        location: location.into(),
+        server: String::new(),
+        upgrade: String::new(),
+        body_start: body.into(),
+        body_bytes: body.len() as u64,
+        body_sha256: String::new(),
+        ms: 3.0,
+    }
+}
+
+pub fn probe(kind: ProbeKind, target: ProbeTarget, peer: &str, answer: Option<HttpAnswer>) -> Probe {
+    let is_tls = peer.ends_with(":443");
+    Probe {
+        kind,
+        target,
+        peer: peer.into(),
+        at: now(),
+        tcp: known(0.8),
+        tls: if is_tls { known(tls("rancher.x")) } else { Fact::not_applicable("plain port", now()) },
+        http: match answer {
+            Some(a) => known(a),
+            None => Fact::not_applicable("nothing asked", now()),
+        },
+    }
+}
+
+pub fn dead(kind: ProbeKind, target: ProbeTarget, peer: &str, cause: UnknownCause) -> Probe {
+    let mut p = probe(kind, target, peer, None);
+    p.tcp = unknown(cause);
+    p.tls = Fact::not_applicable("not connected", now());
+    p
+}
+
+pub fn balancer(probes: Vec<Probe>) -> LoadBalancerFacts {
+    LoadBalancerFacts {
+        name: "rancher".into(),
+        url: "https://rancher.x".into(),
+        host: "rancher.x".into(),
+        port: 443,
+        http_port: 80,
+        mode: BalancerMode::L7,
+        addresses: known(vec!["192.0.2.10".into()]),
+        probes,
+    }
+}
+
+// ---- whole nodes ----
+
+pub fn agent() -> AgentFacts {
+    AgentFacts {
+        coordinator: "https://c.example".into(),
+        enrolment: "enrolled".into(),
+        certificate_not_after: Some(ahead(20 * DAY)),
+        ..AgentFacts::default()
+    }
+}
+
+/// An etcd server with every check read and nothing wrong.
+pub fn server(members: usize) -> NodeFacts {
+    use ProbeKind as K;
+    use ProbeTarget::{Backend, Balancer};
+    let ok = || Some(http(200, "", ""));
+    let mut probes = vec![
+        probe(K::Connect, Balancer, "192.0.2.10:443", None),
+        probe(K::Ping, Balancer, "192.0.2.10:443", Some(http(200, "", "pong"))),
+        probe(K::Root, Balancer, "192.0.2.10:443", ok()),
+        probe(K::Redirect, Balancer, "192.0.2.10:80", Some(http(301, "https://rancher.x/", ""))),
+    ];
+    for n in 1..=3 {
+        probes.push(probe(K::ForwardedRoot, Backend, &format!("10.0.0.{n}:80"), ok()));
+    }
+    node_facts(CheckFacts {
+        host: Some(known(host())),
+        clock: Some(known(clock())),
+        cloud_init: Some(known(cloud_init("done", Some(0)))),
+        guest_agent: Some(known(guest_agent())),
+        etcd: Some(known(etcd(members))),
+        load_balancer: Some(known(vec![balancer(probes)])),
+        agent: Some(known(agent())),
+    })
+}
