@@ -2,12 +2,26 @@
 //!
 //! The daemon runs as its own user without capabilities. What only root may read (an etcd client key, the system
 //! UUID) comes through a tiny helper that systemd starts on demand: it opens files of a fixed list read-only and
-//! passes the descriptors. The list is `allow`, the words on the socket are `wire`, the way from a name to a file
+//! passes the descriptors. The list is `allow`, what it tells of files that are half secret `excerpt`, the words on the socket are `wire`, the way from a name to a file
 //! that nobody but root could have put there is `trusted`; `serve` is the helper and `client` the daemon's side.
 //!
 //! What the list lets out, it lets out to the whole daemon: an etcd client key is worth the cluster
 //! (`docs/threat-model.md`).
 
+mod allow;
 mod client;
+mod excerpt;
+mod serve;
+mod trusted;
+mod wire;
 
-pub use client::DirectOpener;
+pub use allow::AllowList;
+pub use client::{DirectOpener, HelperOpener};
+pub use serve::{Helper, Limits, ServeError, serve};
+pub use wire::{Refusal, Reply, Request};
+
+/// Where systemd listens for the helper.
+pub const SOCKET: &str = "/run/outrider/helper.sock";
+
+/// The system user that may ask besides root.
+pub const USER: &str = "outrider";

@@ -44,8 +44,8 @@ fn kernel_clock() -> io::Result<KernelClock> {
     let (state, timex) = adjtimex()?;
     Ok(KernelClock {
         synchronized: timex.status & libc::STA_UNSYNC == 0 && state != libc::TIME_ERROR,
-        estimated_error_us: i64::from(timex.esterror),
-        maximum_error_us: i64::from(timex.maxerror),
+        estimated_error_us: timex.esterror,
+        maximum_error_us: timex.maxerror,
     })
 }
 

@@ -41,7 +41,9 @@ pub fn read(cx: &SenseContext) -> Fact<CloudInitFacts> {
         Ok(None) => Fact::absent(PROGRAMS[0], cx.now()),
         Err((path, error)) => match Fact::from_io(&error, path, cx.now()) {
             // A file that vanished between two looks is not "no cloud-init".
-            Fact::Absent { source, at } => Fact::unknown(UnknownCause::IoError, error.to_string(), source, at),
+            Fact::Absent { source, at } => {
+                Fact::unknown(UnknownCause::IoError, error.to_string(), source, at)
+            }
             fact => fact,
         },
     }
@@ -71,7 +73,8 @@ fn state(cx: &SenseContext) -> Result<Option<CloudInitFacts>, Failure> {
     }
     let stage = v1.get("stage").and_then(Value::as_str).unwrap_or_default().to_owned();
     let started = v1.get(&stage).and_then(|s| s.get("start")).and_then(Value::as_f64);
-    let stage_seconds = started.map(|s| cx.now().since(Timestamp::from_millis((s * 1000.0) as i64)).as_secs());
+    let stage_seconds =
+        started.map(|s| cx.now().since(Timestamp::from_millis((s * 1000.0) as i64)).as_secs());
 
     let mut running = !finished || !stage.is_empty();
     if disabled(cx)?.is_some() {
@@ -185,7 +188,8 @@ fn document(cx: &SenseContext, path: &'static str) -> Result<Option<Map<String, 
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err((path, e)),
     };
-    let mut document: Value = serde_json::from_str(&text).map_err(|e| (path, file::invalid(e.to_string())))?;
+    let mut document: Value =
+        serde_json::from_str(&text).map_err(|e| (path, file::invalid(e.to_string())))?;
     match document.get_mut("v1").map(Value::take) {
         Some(Value::Object(v1)) => Ok(Some(v1)),
         _ => Err((path, file::invalid(format!("no object v1 in {}", file::excerpt(&text))))),
@@ -302,7 +306,8 @@ mod tests {
 
     #[test]
     fn between_two_stages_it_still_runs() {
-        let machine = machine(r#"{"v1":{"datasource":null,"stage":null,"init-local":{"start":1,"finished":2}}}"#, None);
+        let machine =
+            machine(r#"{"v1":{"datasource":null,"stage":null,"init-local":{"start":1,"finished":2}}}"#, None);
         let facts = facts(&machine);
         assert_eq!((facts.status, facts.exit_code), (CloudInitStatus::Running, Some(0)));
     }

@@ -42,7 +42,8 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> io::Result<String> {
 
 /// `bytes` as UTF-8.
 pub(crate) fn text(bytes: Vec<u8>) -> io::Result<String> {
-    String::from_utf8(bytes).map_err(|e| invalid(format!("not UTF-8 at byte {}", e.utf8_error().valid_up_to())))
+    String::from_utf8(bytes)
+        .map_err(|e| invalid(format!("not UTF-8 at byte {}", e.utf8_error().valid_up_to())))
 }
 
 /// An error that says the file is there and of no use.
@@ -73,7 +74,8 @@ pub(crate) fn parsed<T>(cx: &SenseContext, source: &str, value: Result<T, String
 
 /// `text` cut for a message: file contents may be long, and may be binary junk.
 pub(crate) fn excerpt(text: &str) -> String {
-    let short: String = text.trim().chars().take(60).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    let short: String =
+        text.trim().chars().take(60).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     if short.len() < text.trim().len() { format!("{short:?}…") } else { format!("{short:?}") }
 }
 

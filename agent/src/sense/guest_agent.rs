@@ -151,8 +151,7 @@ mod tests {
 
     #[test]
     fn port_missing_with_the_package_there() {
-        let machine =
-            vm(&state(UNITS[0], "loaded", "inactive", "static"), &missing(UNITS[1]));
+        let machine = vm(&state(UNITS[0], "loaded", "inactive", "static"), &missing(UNITS[1]));
         machine.write("/usr/sbin/qemu-ga", "");
         let facts = facts(&machine);
         assert!(matches!(facts.port, Fact::Absent { .. }));

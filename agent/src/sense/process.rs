@@ -20,7 +20,12 @@ pub(crate) fn find(cx: &SenseContext, names: &[&str]) -> Fact<ProcessFacts> {
     let uptime = match file::read_text(&proc.join("uptime"), file::SMALL).ok().and_then(|t| uptime(&t).ok()) {
         Some(uptime) => uptime,
         None => {
-            return Fact::unknown(UnknownCause::InvalidInput, "/proc/uptime is not readable", source, cx.now());
+            return Fact::unknown(
+                UnknownCause::InvalidInput,
+                "/proc/uptime is not readable",
+                source,
+                cx.now(),
+            );
         }
     };
     let mut found: Option<ProcessFacts> = None;
@@ -107,7 +112,9 @@ mod tests {
         let machine = Machine::new();
         machine.write("/proc/uptime", "10.0 1.0");
         machine.write("/proc/77/stat", &stat("outrider-agent", 'S', 0));
-        let Fact::Unknown { cause, .. } = find(&machine.cx(), &["qemu-ga"]) else { panic!("hidden is unknown") };
+        let Fact::Unknown { cause, .. } = find(&machine.cx(), &["qemu-ga"]) else {
+            panic!("hidden is unknown")
+        };
         assert_eq!(cause, UnknownCause::PermissionDenied);
     }
 

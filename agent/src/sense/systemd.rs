@@ -130,7 +130,11 @@ mod tests {
     #[test]
     fn failure_garbage_and_silence_are_unknown_each_with_its_cause() {
         for (script, limit, expected) in [
-            ("echo 'Failed to connect to bus: No such file or directory' >&2; exit 1", LIMIT, UnknownCause::Unavailable),
+            (
+                "echo 'Failed to connect to bus: No such file or directory' >&2; exit 1",
+                LIMIT,
+                UnknownCause::Unavailable,
+            ),
             ("echo nonsense", LIMIT, UnknownCause::InvalidAnswer),
             ("printf 'Id=\\377\\n\\nId=b\\n'", LIMIT, UnknownCause::InvalidAnswer),
             ("exec sleep 600", Duration::from_millis(50), UnknownCause::TimedOut),

@@ -98,14 +98,17 @@ pub(super) fn instance_id(cx: &SenseContext) -> Fact<String> {
         let document: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
         // The key of the standardized part; older versions wrote it with a hyphen as well.
         let v1 = document.get("v1");
-        let id = v1.and_then(|v| v.get("instance_id").or_else(|| v.get("instance-id"))).and_then(Value::as_str);
+        let id =
+            v1.and_then(|v| v.get("instance_id").or_else(|| v.get("instance-id"))).and_then(Value::as_str);
         id.filter(|id| !id.is_empty()).map(str::to_owned).ok_or_else(|| "no v1.instance_id".to_owned())
     });
     match data {
         Fact::Known { .. } => data,
         _ => match super::word(cx, "/var/lib/cloud/data/instance-id") {
             // cloud-init's own word for "none yet".
-            Fact::Known { value, source, at } if value == "NO_PREVIOUS_INSTANCE_ID" => Fact::absent(source, at),
+            Fact::Known { value, source, at } if value == "NO_PREVIOUS_INSTANCE_ID" => {
+                Fact::absent(source, at)
+            }
             Fact::Absent { .. } => data,
             id => id,
         },
@@ -144,7 +147,9 @@ mod tests {
 
     #[test]
     fn a_broken_id_is_unknown_and_never_quoted() {
-        for text in [&ID[..31], &ID.replace('f', "g"), "00000000000000000000000000000000", "ééééééééééééééééééé"] {
+        for text in
+            [&ID[..31], &ID.replace('f', "g"), "00000000000000000000000000000000", "ééééééééééééééééééé"]
+        {
             let Fact::Unknown { detail, .. } = hash_of(text) else { panic!("{text:?} is no machine-id") };
             assert!(!detail.contains(text), "{detail}");
         }

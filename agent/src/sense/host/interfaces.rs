@@ -128,8 +128,10 @@ mod tests {
             ("wg0".into(), vec!["10.9.0.1/32".into()]),
         ]);
         let facts = interfaces(&machine.cx(), addresses);
-        let seen: Vec<_> = facts.value().unwrap().iter().map(|i| (i.name.as_str(), i.up, i.is_virtual)).collect();
-        let expected = [("bond0", true, true), ("eth0", true, false), ("eth1", false, false), ("wg0", true, true)];
+        let seen: Vec<_> =
+            facts.value().unwrap().iter().map(|i| (i.name.as_str(), i.up, i.is_virtual)).collect();
+        let expected =
+            [("bond0", true, true), ("eth0", true, false), ("eth1", false, false), ("wg0", true, true)];
         assert_eq!(seen, expected);
         let by_name = |n: &str| facts.value().unwrap().iter().find(|i| i.name == n).cloned().unwrap();
         assert_eq!(by_name("eth0").mac, "52:54:00:ab:cd:ef");

@@ -84,7 +84,7 @@ fn parse_os_release(text: &str) -> Result<OsRelease, String> {
     let value = |key: &str| {
         let lines = text.lines().filter_map(|l| l.trim().split_once('='));
         // Assigned twice, the shell keeps the last.
-        lines.filter(|(k, _)| *k == key).map(|(_, v)| unquote(v)).last().unwrap_or_default()
+        lines.filter(|(k, _)| *k == key).map(|(_, v)| unquote(v)).next_back().unwrap_or_default()
     };
     let os = OsRelease {
         id: value("ID"),

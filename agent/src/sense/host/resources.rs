@@ -81,17 +81,58 @@ fn some_avg60(text: &str) -> Option<f64> {
 
 /// Types that live in memory or in the kernel: nothing an operator could clean up.
 const NOT_ON_DISK: [&str; 33] = [
-    "autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts", "devtmpfs", "efivarfs",
-    "fuse.lxcfs", "fusectl", "hugetlbfs", "mqueue", "nsfs", "proc", "pstore", "ramfs", "rpc_pipefs", "securityfs",
-    "selinuxfs", "smackfs", "sysfs", "tmpfs", "tracefs", "squashfs", "erofs", "iso9660", "cramfs", "romfs",
-    "fuse.portal", "fuse.gvfsd-fuse", "rootfs",
+    "autofs",
+    "binfmt_misc",
+    "bpf",
+    "cgroup",
+    "cgroup2",
+    "configfs",
+    "debugfs",
+    "devpts",
+    "devtmpfs",
+    "efivarfs",
+    "fuse.lxcfs",
+    "fusectl",
+    "hugetlbfs",
+    "mqueue",
+    "nsfs",
+    "proc",
+    "pstore",
+    "ramfs",
+    "rpc_pipefs",
+    "securityfs",
+    "selinuxfs",
+    "smackfs",
+    "sysfs",
+    "tmpfs",
+    "tracefs",
+    "squashfs",
+    "erofs",
+    "iso9660",
+    "cramfs",
+    "romfs",
+    "fuse.portal",
+    "fuse.gvfsd-fuse",
+    "rootfs",
 ];
 
 /// Types whose server may be gone: `statvfs` on them can hang for ever in an uninterruptible state.
 fn is_network(fs_type: &str) -> bool {
     const NETWORK: [&str; 14] = [
-        "nfs", "nfs4", "cifs", "smb3", "smbfs", "ceph", "glusterfs", "lustre", "gfs2", "ocfs2", "9p", "afs",
-        "beegfs", "virtiofs",
+        "nfs",
+        "nfs4",
+        "cifs",
+        "smb3",
+        "smbfs",
+        "ceph",
+        "glusterfs",
+        "lustre",
+        "gfs2",
+        "ocfs2",
+        "9p",
+        "afs",
+        "beegfs",
+        "virtiofs",
     ];
     // Any FUSE file system has a process behind it that may hang.
     NETWORK.contains(&fs_type) || fs_type == "fuse" || fs_type.starts_with("fuse.")
@@ -142,7 +183,9 @@ pub(super) fn filesystems(cx: &SenseContext) -> Fact<Vec<FilesystemFacts>> {
         }
     }
     match last_error {
-        Some((mount, e)) if facts.is_empty() => Fact::from_io(&e.into(), format!("statvfs {mount}"), cx.now()),
+        Some((mount, e)) if facts.is_empty() => {
+            Fact::from_io(&e.into(), format!("statvfs {mount}"), cx.now())
+        }
         _ => Fact::known(facts, source, cx.now()),
     }
 }
@@ -154,7 +197,11 @@ fn on_disk(text: &str) -> Vec<Mount> {
         let fs_type = mount.fs_type.as_str();
         // An overlay is a container's view of a disk that is listed already, unless it is our own root.
         let view = fs_type == "overlay" && mount.mount != "/";
-        if view || NOT_ON_DISK.contains(&fs_type) || is_network(fs_type) || mount.device.starts_with("/dev/loop") {
+        if view
+            || NOT_ON_DISK.contains(&fs_type)
+            || is_network(fs_type)
+            || mount.device.starts_with("/dev/loop")
+        {
             continue;
         }
         match by_device.get(&mount.device_number) {
@@ -248,7 +295,9 @@ mod tests {
 
     #[test]
     fn processors_are_counted_from_ranges() {
-        for (text, expected) in [("0\n", Some(1)), ("0-3,8,10-11\n", Some(7)), ("", None), ("3-1", None), ("x", None)] {
+        for (text, expected) in
+            [("0\n", Some(1)), ("0-3,8,10-11\n", Some(7)), ("", None), ("3-1", None), ("x", None)]
+        {
             let machine = Machine::new();
             machine.write("/sys/devices/system/cpu/online", text);
             assert_eq!(cpus(&machine.cx()).value().copied(), expected, "{text:?}");
@@ -260,7 +309,8 @@ mod tests {
         let machine = Machine::new();
         assert!(matches!(pressure(&machine.cx()), Fact::Absent { .. }));
         for (name, avg) in [("cpu", "1.50"), ("memory", "0.00"), ("io", "42.01")] {
-            let text = format!("some avg10=9.00 avg60={avg} avg300=0.10 total=1\nfull avg10=0.00 avg60=7.00\n");
+            let text =
+                format!("some avg10=9.00 avg60={avg} avg300=0.10 total=1\nfull avg10=0.00 avg60=7.00\n");
             machine.write(&format!("/proc/pressure/{name}"), &text);
         }
         let facts = pressure(&machine.cx());

@@ -66,7 +66,8 @@ pub(crate) fn has_smbios(cx: &SenseContext) -> bool {
 fn container(cx: &SenseContext) -> Option<(String, String)> {
     // systemd as PID 1 writes its own `container=` here for everybody to read; PID 1's environment is root's.
     for path in ["/run/systemd/container", "/proc/1/environ"] {
-        let Ok(bytes) = file::open_regular(&cx.path(path)).and_then(|f| file::read_bounded(f, file::SMALL)) else {
+        let Ok(bytes) = file::open_regular(&cx.path(path)).and_then(|f| file::read_bounded(f, file::SMALL))
+        else {
             continue;
         };
         let text = String::from_utf8_lossy(&bytes);
@@ -164,7 +165,8 @@ mod tests {
 
     #[test]
     fn a_vm_of_another_maker_is_not_kvm() {
-        for (vendor, expected) in [("VMware, Inc.", "vmware"), ("Amazon EC2", "amazon"), ("Google", "google")] {
+        for (vendor, expected) in [("VMware, Inc.", "vmware"), ("Amazon EC2", "amazon"), ("Google", "google")]
+        {
             let machine = Machine::new();
             machine.write(&format!("{DMI}/sys_vendor"), vendor);
             machine.write(CLOCK_SOURCES, "kvm-clock tsc\n");

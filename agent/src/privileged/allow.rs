@@ -1,0 +1,273 @@
+//! Which files the helper opens.
+//!
+//! The list is short and named file by file: what the checks need and nothing more. An entry is a *base* folder and a
+//! pattern below it; `*` stands for any run of characters inside one name. More comes only from files that nobody but
+//! root can have written: `/etc/outrider/helper.d/*.conf` (a path a line) and `[etcd]` of the agent's configuration.
+//!
+//! Bases of RKE2 and K3s are their data folders, which may be configured (`data-dir`) or be links to another disk
+//! (`facts/rke2-k3s-on-disk.md`); their configuration itself is passed as an excerpt only (see `excerpt`).
+
+use std::path::{Path, PathBuf};
+
+use super::excerpt::excerpt;
+use super::trusted::Trust;
+
+/// Files below the data folder of RKE2 and of K3s.
+const RANCHER_FILES: [&str; 8] = [
+    "server/tls/etcd/*.crt",
+    "server/tls/etcd/client.key",
+    "server/tls/*.crt",
+    "server/db/etcd/name",
+    "agent/kubelet.kubeconfig",
+    "agent/client-kubelet.crt",
+    "agent/client-kubelet.key",
+    "agent/*.crt",
+];
+/// Folders below it that may be listed.
+const RANCHER_FOLDERS: [&str; 8] = [
+    "",
+    "server",
+    "server/tls",
+    "server/tls/etcd",
+    "server/db",
+    "server/db/etcd",
+    "server/db/etcd/member",
+    "server/db/etcd/member/wal",
+];
+/// Files elsewhere: base, pattern.
+const FILES: [(&str, &str); 13] = [
+    ("/sys/devices/virtual/dmi/id", "product_uuid"),
+    // RKE1: certificates are named by address.
+    ("/etc/kubernetes/ssl", "kube-etcd-*.pem"),
+    ("/etc/kubernetes/ssl", "kube-ca.pem"),
+    ("/etc/kubernetes/ssl", "kube-node.pem"),
+    ("/etc/kubernetes/ssl", "kube-node-key.pem"),
+    ("/etc/kubernetes/ssl", "kubecfg-kube-node.yaml"),
+    // kubeadm.
+    ("/etc/kubernetes/pki", "*.crt"),
+    ("/etc/kubernetes/pki", "apiserver-etcd-client.key"),
+    ("/etc/kubernetes/pki/etcd", "*.crt"),
+    ("/etc/kubernetes/pki/etcd", "healthcheck-client.key"),
+    ("/etc/kubernetes", "kubelet.conf"),
+    ("/var/lib/kubelet/pki", "kubelet-client-*.pem"),
+    ("/var/lib/kubelet", "kubeconfig"),
+];
+/// Folders elsewhere.
+const FOLDERS: [&str; 6] = [
+    "/etc/kubernetes/ssl",
+    "/etc/kubernetes/pki",
+    "/etc/kubernetes/pki/etcd",
+    "/etc/kubernetes/manifests",
+    "/var/lib/etcd/member",
+    "/var/lib/kubelet/pki",
+];
+
+/// Largest configuration file that is read.
+pub(super) const MAX_CONFIG: u64 = 1024 * 1024;
+const DROP_INS: &str = "/etc/outrider/helper.d";
+const AGENT_CONFIG: [&str; 2] = ["/etc/outrider/agent.toml", "/etc/outrider/agent.toml.d"];
+
+/// What is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A descriptor of the file.
+    File,
+    /// A descriptor of what may be known of the file.
+    Excerpt,
+    /// The names in the folder.
+    Folder,
+}
+
+/// One line of the list.
+#[derive(Clone, Debug)]
+struct Entry {
+    kind: Kind,
+    /// An absolute path; links on the way are resolved when it is opened.
+    base: PathBuf,
+    /// The path below, names with `*`.
+    pattern: String,
+}
+
+/// The files and folders that the helper opens.
+#[derive(Clone, Debug, Default)]
+pub struct AllowList {
+    entries: Vec<Entry>,
+}
+
+impl AllowList {
+    /// The list of this machine, read from below `root` (`/`), with the reasons why parts of root's own additions
+    /// could not be used. A configuration file counts only if `owner` (0) owns it and nobody else may write it.
+    pub fn load(root: &Path, owner: u32) -> (Self, Vec<String>) {
+        let trust = Trust { root: root.to_owned(), owner };
+        let mut list = Self::default();
+        let mut problems = Vec::new();
+        for (base, pattern) in FILES {
+            list.add(Kind::File, base, pattern);
+        }
+        for folder in FOLDERS {
+            list.add(Kind::Folder, folder, "");
+        }
+        for distribution in ["rke2", "k3s"] {
+            let config = format!("/etc/rancher/{distribution}");
+            list.add(Kind::Excerpt, &config, "config.yaml");
+            list.add(Kind::Excerpt, &config, "config.yaml.d/*.yaml");
+            list.add(Kind::Folder, &config, "config.yaml.d");
+            let default = format!("/var/lib/rancher/{distribution}");
+            let configured = data_folder(&trust, &config, &mut problems);
+            for base in std::iter::once(default).chain(configured) {
+                RANCHER_FILES.iter().for_each(|p| list.add(Kind::File, &base, p));
+                RANCHER_FOLDERS.iter().for_each(|p| list.add(Kind::Folder, &base, p));
+            }
+        }
+        for path in drop_ins(&trust, &mut problems).into_iter().chain(agent_paths(&trust, &mut problems)) {
+            match split(&path) {
+                Some((base, pattern)) => list.add(Kind::File, base, pattern),
+                None => problems
+                    .push(format!("{path:?} is no absolute path without `..` and without `*` in a folder")),
+            }
+        }
+        (list, problems)
+    }
+
+    fn add(&mut self, kind: Kind, base: &str, pattern: &str) {
+        self.entries.push(Entry { kind, base: base.into(), pattern: pattern.to_owned() });
+    }
+
+    /// Base and path below it for a path on the list; none for any other.
+    pub(super) fn find(&self, kind: Kind, path: &str) -> Option<(&Path, PathBuf)> {
+        if !is_plain(path) {
+            return None;
+        }
+        self.entries.iter().filter(|e| e.kind == kind).find_map(|entry| {
+            let below = Path::new(path).strip_prefix(&entry.base).ok()?;
+            matches(&entry.pattern, below.to_str()?).then(|| (entry.base.as_path(), below.to_owned()))
+        })
+    }
+}
+
+/// Absolute, of plain names only, and no longer than the kernel takes.
+fn is_plain(path: &str) -> bool {
+    let Some(names) = path.strip_prefix('/') else { return false };
+    path.len() < 4096 && !path.contains('\0') && names.split('/').all(|name| !matches!(name, "" | "." | ".."))
+}
+
+/// Name by name, so that `*` never crosses a slash.
+fn matches(pattern: &str, path: &str) -> bool {
+    let (mut patterns, mut names) = (pattern.split('/'), path.split('/'));
+    loop {
+        match (patterns.next(), names.next()) {
+            (None, None) => return true,
+            (Some(pattern), Some(name)) if name_matches(pattern, name) => {}
+            _ => return false,
+        }
+    }
+}
+
+/// One name against a pattern with any number of `*`.
+fn name_matches(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
+    let mut parts = parts.peekable();
+    if parts.peek().is_none() {
+        return rest.is_empty();
+    }
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return rest.ends_with(part);
+        }
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    false
+}
+
+/// A path of root's own list as base folder and pattern of the name.
+fn split(path: &str) -> Option<(&str, &str)> {
+    let (base, name) = path.rsplit_once('/')?;
+    let plain = is_plain(path) && !base.is_empty() && !base.contains('*');
+    plain.then_some((base, name))
+}
+
+/// The `data-dir` that root configured below `folder` for RKE2 or K3s; later files win, as there.
+fn data_folder(trust: &Trust, folder: &str, problems: &mut Vec<String>) -> Option<String> {
+    let mut files = vec![PathBuf::from(format!("{folder}/config.yaml"))];
+    files.extend(names(trust, &format!("{folder}/config.yaml.d"), ".yaml", problems));
+    let mut found = None;
+    for file in files {
+        let Some(text) = read(trust, &file, problems) else { continue };
+        match excerpt(&text) {
+            Ok(known) => found = known.get("data-dir").and_then(|v| v.as_str()).map(str::to_owned).or(found),
+            Err(why) => problems.push(format!("{}: {why}", file.display())),
+        }
+    }
+    let found = found?;
+    // The folder itself, and what lies below it, must be a path that can be asked for.
+    if is_plain(&found) && found.matches('/').count() > 1 {
+        Some(found)
+    } else {
+        problems.push(format!("data-dir {found:?} in {folder} is no plain absolute path below a folder"));
+        None
+    }
+}
+
+/// Paths of `/etc/outrider/helper.d/*.conf`: one a line, `#` begins a comment.
+fn drop_ins(trust: &Trust, problems: &mut Vec<String>) -> Vec<String> {
+    let files = names(trust, DROP_INS, ".conf", problems);
+    let texts: Vec<String> = files.iter().filter_map(|file| read(trust, file, problems)).collect();
+    let lines = texts.iter().flat_map(|t| t.lines()).map(|l| l.split('#').next().unwrap_or("").trim());
+    lines.filter(|l| !l.is_empty()).map(str::to_owned).collect()
+}
+
+/// `ca`, `cert` and `key` of `[etcd]` in the agent's configuration.
+fn agent_paths(trust: &Trust, problems: &mut Vec<String>) -> Vec<String> {
+    let [file, folder] = AGENT_CONFIG;
+    let mut files = vec![PathBuf::from(file)];
+    files.extend(names(trust, folder, ".toml", problems));
+    let mut paths = Vec::new();
+    for file in files {
+        let Some(text) = read(trust, &file, problems) else { continue };
+        // What is wrong with the file is the daemon's to say.
+        let Ok(table) = text.parse::<toml::Table>() else { continue };
+        let etcd = table.get("etcd").and_then(toml::Value::as_table);
+        let values = ["ca", "cert", "key"].map(|k| etcd.and_then(|t| t.get(k)?.as_str()));
+        paths.extend(values.into_iter().flatten().map(str::to_owned));
+    }
+    paths
+}
+
+/// Files with this suffix in a trusted folder, ordered by name; none when the folder is not there.
+fn names(trust: &Trust, folder: &str, suffix: &str, problems: &mut Vec<String>) -> Vec<PathBuf> {
+    let listed = trust.resolve(Path::new(folder)).and_then(|real| {
+        let below = real.strip_prefix("/").unwrap_or(&real).to_owned();
+        std::fs::read_dir(trust.root.join(below))
+    });
+    match listed {
+        Ok(entries) => {
+            let names = entries.flatten().filter_map(|e| e.file_name().into_string().ok());
+            let mut names: Vec<String> = names.filter(|n| n.ends_with(suffix)).collect();
+            names.sort();
+            names.into_iter().map(|n| Path::new(folder).join(n)).collect()
+        }
+        Err(e) => {
+            note(problems, folder, &e);
+            Vec::new()
+        }
+    }
+}
+
+fn read(trust: &Trust, file: &Path, problems: &mut Vec<String>) -> Option<String> {
+    trust.read(file, MAX_CONFIG).map_err(|e| note(problems, &file.display().to_string(), &e)).ok()
+}
+
+/// Nothing there is no problem.
+fn note(problems: &mut Vec<String>, what: &str, error: &std::io::Error) {
+    if error.kind() != std::io::ErrorKind::NotFound {
+        problems.push(format!("{what} is not used: {error}"));
+    }
+}
+
+#[cfg(test)]
+#[path = "allow_tests.rs"]
+mod tests;

@@ -1,0 +1,179 @@
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// A machine's root with trusted modes.
+struct Root {
+    dir: tempfile::TempDir,
+}
+
+impl Root {
+    fn new() -> Self {
+        let root = Self { dir: tempfile::tempdir().unwrap() };
+        std::fs::set_permissions(root.dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        root
+    }
+
+    fn write(&self, path: &str, text: &str, mode: u32) {
+        let file = self.dir.path().join(path.trim_start_matches('/'));
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, text).unwrap();
+        std::fs::set_permissions(file, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn load(&self) -> (AllowList, Vec<String>) {
+        AllowList::load(self.dir.path(), nix::unistd::geteuid().as_raw())
+    }
+}
+
+fn allowed(list: &AllowList, path: &str) -> bool {
+    list.find(Kind::File, path).is_some()
+}
+
+#[test]
+fn the_clients_keys_are_on_the_list_and_the_servers_are_not() {
+    let (list, problems) = Root::new().load();
+    assert_eq!(problems, Vec::<String>::new());
+    for path in [
+        "/var/lib/rancher/rke2/server/tls/etcd/client.key",
+        "/var/lib/rancher/k3s/server/tls/etcd/client.crt",
+        "/var/lib/rancher/rke2/server/tls/etcd/server-ca.crt",
+        "/var/lib/rancher/rke2/agent/kubelet.kubeconfig",
+        "/etc/kubernetes/ssl/kube-etcd-10-0-0-1-key.pem",
+        "/etc/kubernetes/pki/etcd/healthcheck-client.key",
+        "/sys/devices/virtual/dmi/id/product_uuid",
+    ] {
+        assert!(allowed(&list, path), "{path}");
+    }
+    for path in [
+        "/etc/shadow",
+        "/var/lib/rancher/rke2/server/tls/etcd/peer-server-client.key",
+        "/var/lib/rancher/rke2/server/tls/etcd/server-ca.key",
+        "/var/lib/rancher/rke2/server/tls/client-admin.key",
+        "/var/lib/rancher/rke2/server/token",
+        "/etc/rancher/rke2/config.yaml",
+        "/etc/rancher/rke2/rke2.yaml",
+        "/etc/kubernetes/admin.conf",
+        "/etc/kubernetes/pki/ca.key",
+        "/var/lib/rancher/rke2/server/tls/etcd/sub/x.crt",
+        "/var/lib/rancher/rke2/server/tls/etcd/../../token",
+        "/var/lib/rancher/rke2//server/tls/etcd/client.key",
+        "/var/lib/rancher/rke2/server/tls/etcd/client.key/",
+        "var/lib/rancher/rke2/server/tls/etcd/client.key",
+        "/var/lib/rancher/rke2/server/tls/etcd/client.key\0",
+        "/",
+        "",
+    ] {
+        assert!(!allowed(&list, path), "{path:?}");
+    }
+    assert!(list.find(Kind::Folder, "/var/lib/rancher/rke2/server/tls/etcd").is_some());
+    assert!(list.find(Kind::Folder, "/etc/kubernetes/ssl").is_some());
+    assert!(list.find(Kind::Folder, "/root").is_none());
+    for excerpt in ["/etc/rancher/rke2/config.yaml", "/etc/rancher/k3s/config.yaml.d/50-rancher.yaml"] {
+        assert!(list.find(Kind::Excerpt, excerpt).is_some(), "{excerpt}");
+    }
+}
+
+#[test]
+fn a_configured_data_folder_is_on_the_list() {
+    let root = Root::new();
+    root.write("/etc/rancher/rke2/config.yaml", "token: K10secret\ndata-dir: /data/old\n", 0o600);
+    root.write("/etc/rancher/rke2/config.yaml.d/50-rancher.yaml", r#"{"data-dir":"/data/rke2"}"#, 0o600);
+    root.write("/etc/rancher/rke2/config.yaml.d/90-more.yaml", "node-label:\n - a=b\n", 0o600);
+    let (list, problems) = root.load();
+    assert_eq!(problems, Vec::<String>::new());
+    let found = list.find(Kind::File, "/data/rke2/server/tls/etcd/client.key");
+    assert_eq!(found, Some((Path::new("/data/rke2"), PathBuf::from("server/tls/etcd/client.key"))));
+    assert!(allowed(&list, "/var/lib/rancher/rke2/server/tls/etcd/client.key"));
+    assert!(!allowed(&list, "/data/old/server/tls/etcd/client.key"));
+}
+
+#[test]
+fn broken_configuration_is_named_without_its_text() {
+    let root = Root::new();
+    root.write("/etc/rancher/rke2/config.yaml", "token: [K10secret\n", 0o600);
+    root.write("/etc/rancher/k3s/config.yaml", "data-dir: ../../root\n", 0o600);
+    root.write("/etc/rancher/k3s/config.yaml.d/x.yaml", "data-dir: /\n", 0o666);
+    let (_, problems) = root.load();
+    assert_eq!(problems.len(), 3, "{problems:?}");
+    assert!(problems.iter().all(|p| !p.contains("K10secret")), "{problems:?}");
+}
+
+#[test]
+fn additions_count_only_from_files_of_the_owner() {
+    let root = Root::new();
+    root.write(
+        "/etc/outrider/helper.d/a.conf",
+        "# ours\n/etc/pki/etcd/ca.pem # the CA\n/srv/certs/*.pem\n",
+        0o644,
+    );
+    root.write("/etc/outrider/helper.d/b.conf", "/etc/shadow\n", 0o666);
+    root.write("/etc/outrider/helper.d/c.conf", "etc/x\n/etc/../etc/shadow\n/a/*/b\n/top\n", 0o644);
+    root.write("/etc/outrider/helper.d/ignored.txt", "/etc/shadow\n", 0o644);
+    root.write("/etc/outrider/agent.toml", "[etcd]\nkey = \"/etc/pki/etcd/client.key\"\n", 0o600);
+    root.write("/etc/outrider/agent.toml.d/x.toml", "[etcd]\nkey = \"/etc/shadow\"\n", 0o664);
+    let (list, problems) = root.load();
+    for path in ["/etc/pki/etcd/ca.pem", "/srv/certs/a.pem", "/etc/pki/etcd/client.key"] {
+        assert!(allowed(&list, path), "{path}");
+    }
+    for path in ["/etc/shadow", "/srv/certs/sub/a.pem", "/a/x/b", "/top"] {
+        assert!(!allowed(&list, path), "{path}");
+    }
+    // Two files others may write, and four lines that are no usable path.
+    assert_eq!(problems.len(), 6, "{problems:#?}");
+}
+
+#[test]
+fn a_link_planted_by_another_user_is_not_configuration() {
+    let root = Root::new();
+    root.write("/srv/open/evil.conf", "/etc/shadow\n", 0o644);
+    std::fs::set_permissions(root.dir.path().join("srv/open"), std::fs::Permissions::from_mode(0o1777))
+        .unwrap();
+    std::fs::create_dir_all(root.dir.path().join("etc/outrider")).unwrap();
+    symlink("/srv/open", root.dir.path().join("etc/outrider/helper.d")).unwrap();
+    let (list, problems) = root.load();
+    assert!(!allowed(&list, "/etc/shadow"));
+    assert!(problems.iter().any(|p| p.contains("written by others")), "{problems:?}");
+}
+
+#[test]
+fn stars_match_inside_one_name() {
+    for (pattern, name, expected) in [
+        ("*", "", true),
+        ("a*c", "abc", true),
+        ("a*c", "ac", true),
+        ("a*c", "ab", false),
+        ("*.pem", ".pem", true),
+        ("*a*b*", "xaxb", true),
+        ("*a*b", "ba", false),
+        ("aa*aa", "aaa", false),
+        ("", "", true),
+        ("", "x", false),
+    ] {
+        assert_eq!(name_matches(pattern, name), expected, "{pattern} {name}");
+    }
+}
+
+proptest! {
+    /// Whatever is let through has only plain names and lies where an entry says, at the entry's depth.
+    #[test]
+    fn nothing_escapes_the_bases(path in "(/(\\.\\.|\\.|server|tls|etcd|client\\.key|[a-z.*]{0,6})){1,9}") {
+        let (list, _) = AllowList::load(Path::new("/nonexistent"), 0);
+        for asked in [path.clone(), format!("/var/lib/rancher/rke2{path}"), format!("/etc/kubernetes/pki{path}")] {
+            for kind in [Kind::File, Kind::Excerpt, Kind::Folder] {
+                if let Some((base, below)) = list.find(kind, &asked) {
+                    prop_assert!(below.components().all(|c| matches!(c, std::path::Component::Normal(_))));
+                    prop_assert_eq!(base.join(&below), PathBuf::from(&asked));
+                    prop_assert!(!asked.contains(".."));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_pattern_without_stars_is_equality(pattern in "[a-z.]{0,8}", name in "[a-z.]{0,8}") {
+        prop_assert_eq!(name_matches(&pattern, &name), pattern == name);
+    }
+}

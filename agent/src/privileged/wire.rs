@@ -1,0 +1,118 @@
+//! The words between daemon and helper: one JSON line each way on a stream socket, then the connection ends.
+//!
+//! `{"open":"/path"}` is answered by `"opened"` with the descriptor as ancillary data, `{"list":"/folder"}` by
+//! `{"names":[…]}`, and either by `{"refused":{"refusal":…,"detail":…}}`.
+
+use std::io;
+
+use serde::{Deserialize, Serialize};
+
+/// Longest request in bytes, line end included: a path has at most 4095 bytes, JSON may escape some of them.
+pub(super) const MAX_REQUEST: usize = 8 * 1024;
+/// Longest reply in bytes; a longer list of names is refused.
+pub(super) const MAX_REPLY: usize = 256 * 1024;
+
+/// What the daemon may ask.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Request {
+    /// A read-only descriptor of this file.
+    Open(String),
+    /// The names in this folder.
+    List(String),
+}
+
+/// What the helper answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Reply {
+    /// The descriptor comes with this line.
+    Opened,
+    /// Names in the folder, ordered.
+    Names(Vec<String>),
+    /// No, and why.
+    Refused {
+        /// The kind of refusal.
+        refusal: Refusal,
+        /// In words: what, where.
+        detail: String,
+    },
+}
+
+/// Why the helper said no.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Refusal {
+    /// The caller is neither root nor the daemon's user.
+    NotYou,
+    /// The request is no request.
+    BadRequest,
+    /// The path is not on the list.
+    NotAllowed,
+    /// The path is on the list and nothing is there.
+    NotFound,
+    /// A symbolic link lies on the way.
+    Symlink,
+    /// It is no regular file, or no folder.
+    WrongType,
+    /// The operating system said no.
+    Failed,
+}
+
+impl Request {
+    /// One line, with its end.
+    pub(super) fn to_line(&self) -> io::Result<Vec<u8>> {
+        to_line(self)
+    }
+
+    /// The request of a line without its end.
+    pub(super) fn from_line(line: &[u8]) -> Result<Self, String> {
+        serde_json::from_slice(line).map_err(|e| format!("no request: {e}"))
+    }
+}
+
+impl Reply {
+    /// A refusal.
+    pub(super) fn refused(refusal: Refusal, detail: impl Into<String>) -> Self {
+        Reply::Refused { refusal, detail: detail.into() }
+    }
+
+    /// One line, with its end.
+    pub(super) fn to_line(&self) -> io::Result<Vec<u8>> {
+        to_line(self)
+    }
+
+    /// The reply of a line without its end.
+    pub(super) fn from_line(line: &[u8]) -> io::Result<Self> {
+        Ok(serde_json::from_slice(line)?)
+    }
+}
+
+fn to_line(value: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(value)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_are_fixed() {
+        let text = |line: io::Result<Vec<u8>>| String::from_utf8(line.unwrap()).unwrap();
+        assert_eq!(text(Request::Open("/a".into()).to_line()), "{\"open\":\"/a\"}\n");
+        assert_eq!(text(Request::List("/a".into()).to_line()), "{\"list\":\"/a\"}\n");
+        assert_eq!(text(Reply::Opened.to_line()), "\"opened\"\n");
+        assert_eq!(text(Reply::Names(vec!["x".into()]).to_line()), "{\"names\":[\"x\"]}\n");
+        let refused = text(Reply::refused(Refusal::NotAllowed, "no").to_line());
+        assert_eq!(refused, "{\"refused\":{\"refusal\":\"notAllowed\",\"detail\":\"no\"}}\n");
+    }
+
+    #[test]
+    fn two_questions_at_once_are_none() {
+        assert!(Request::from_line(br#"{"open":"/a","list":"/b"}"#).is_err());
+        assert!(Request::from_line(br#"{"write":"/a"}"#).is_err());
+        assert!(Request::from_line(b"").is_err());
+    }
+}
