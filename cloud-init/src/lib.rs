@@ -5,6 +5,7 @@
 
 pub mod header;
 pub mod lint;
+pub mod merge;
 pub mod scalar;
 pub mod size;
 pub mod yaml;
