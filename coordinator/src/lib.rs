@@ -1,4 +1,27 @@
-//! outrider-coordinator
+//! The coordinator: enrolment and certificates, reports and what is judged of a fleet, and the API to see and steer it.
+//!
+//! The tour: [`start`] makes a [`Coordinator`] of its parts. [`store`] is what must not be lost, [`pki`] and [`enrol`]
+//! say who may speak, `fleet` holds every node in memory and judges, `server` takes connections and `api` answers them,
+//! `feed` tells watchers. Reads and alarms come from memory, so that they go on while the store is away.
+
+mod api;
+mod app;
+mod background;
 pub mod enrol;
+mod feed;
+mod fleet;
+mod latches;
+mod measured;
+mod metrics;
+mod names;
+mod options;
 pub mod pki;
+mod said;
+mod server;
+mod service;
 pub mod store;
+
+pub use api::openapi;
+pub use options::{DEFAULT_PORT, Options, StartError};
+pub use server::{BindError, Limits, Rate};
+pub use service::{Coordinator, OPERATOR_TOKEN_FILE, start};

@@ -195,14 +195,7 @@ impl Registrar {
         let (issued, revision) = match stored {
             Ok(stored) => stored,
             Err(e) => {
-                let mut index = self.index_mut();
-                if index
-                    .get(&asked.uid)
-                    .is_some_and(|known| known.revision == 0)
-                {
-                    index.remove(&asked.uid);
-                }
-                drop(index);
+                self.drop_claim(&asked.uid);
                 if let EnrolError::Store(StoreError::Conflict { .. }) = e {
                     // The same enrolment was stored by another request or before a crash: it is the answer.
                     return self.adopt(asked).await;
@@ -222,6 +215,14 @@ impl Registrar {
             Some(issued) => self.answer(&asked.uid, issued, asked.now),
             None => self.wait(asked),
         })
+    }
+
+    /// Takes back a claim that did not reach the store.
+    fn drop_claim(&self, uid: &str) {
+        let mut index = self.index_mut();
+        if index.get(uid).is_some_and(|known| known.revision == 0) {
+            index.remove(uid);
+        }
     }
 
     async fn write_new(

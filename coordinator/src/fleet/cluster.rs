@@ -1,0 +1,150 @@
+//! One cluster: its members and the verdict over all their reports together.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use outrider_diagnosis::fleet::{Member, judge_cluster};
+use outrider_diagnosis::latch;
+use outrider_protocol::{ClusterView, Condition, Latch, NodeState, Status, Timestamp, Transition, TypeMeta};
+
+use super::Node;
+use crate::enrol::NodeRecord;
+
+/// A cluster.
+pub(crate) struct Cluster {
+    pub(crate) name: Arc<str>,
+    /// Members by uid.
+    members: Mutex<BTreeMap<Arc<str>, Arc<Node>>>,
+    judged: Mutex<Judged>,
+    changed_at: AtomicU64,
+}
+
+#[derive(Default)]
+struct Judged {
+    latches: Vec<Latch>,
+    conditions: Vec<Condition>,
+}
+
+/// What a judgement changed.
+pub(crate) struct Verdict {
+    pub(crate) transitions: Vec<Transition>,
+    /// Something that is shown changed, if only a number in a message.
+    pub(crate) is_new: bool,
+}
+
+impl Cluster {
+    pub(super) fn new(name: Arc<str>) -> Self {
+        Self { name, members: Mutex::default(), judged: Mutex::default(), changed_at: AtomicU64::new(0) }
+    }
+
+    fn members(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Arc<Node>>> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn judged(&self) -> MutexGuard<'_, Judged> {
+        self.judged.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a member; true when it was none before.
+    pub(super) fn join(&self, node: &Arc<Node>) -> bool {
+        self.members().insert(node.uid.clone(), node.clone()).is_none()
+    }
+
+    /// Removes a member; true when it was one.
+    pub(super) fn leave(&self, uid: &str) -> bool {
+        self.members().remove(uid).is_some()
+    }
+
+    /// Whether any living node belongs to it.
+    pub(crate) fn is_inhabited(&self) -> bool {
+        !self.members().is_empty()
+    }
+
+    /// Position of the feed at its last change.
+    pub(crate) fn changed_at(&self) -> u64 {
+        self.changed_at.load(Ordering::Relaxed)
+    }
+
+    /// The cluster changed while the feed stood at `position`.
+    pub(crate) fn mark_changed(&self, position: u64) {
+        self.changed_at.fetch_max(position, Ordering::Relaxed);
+    }
+
+    /// Latches, as they are stored.
+    pub(crate) fn latches(&self) -> Vec<Latch> {
+        self.judged().latches.clone()
+    }
+
+    /// Takes over latches of an earlier run, unless this one has judged already.
+    pub(crate) fn restore(&self, latches: Vec<Latch>) {
+        let mut judged = self.judged();
+        if judged.latches.is_empty() {
+            judged.conditions = latches.iter().map(|l| l.condition.clone()).collect();
+            judged.latches = latches;
+        }
+    }
+
+    /// True when a member reports etcd, so that silence and time can change the verdict.
+    pub(crate) fn has_etcd(&self) -> bool {
+        let members: Vec<_> = self.members().values().cloned().collect();
+        members.iter().any(|n| n.inner().state().is_some_and(|s| s.etcd.is_some()))
+            || !self.judged().latches.is_empty()
+    }
+
+    /// Judges the members' reports at `now` and latches the verdict.
+    pub(crate) fn judge(&self, now: Timestamp) -> Verdict {
+        // Copied out first: no lock of a member is held while the rules run.
+        let members: Vec<(Arc<NodeRecord>, Status, Option<Arc<NodeState>>)> = self
+            .members()
+            .values()
+            .map(|node| {
+                let inner = node.inner();
+                (inner.record.clone(), inner.ready(), inner.state().cloned())
+            })
+            .collect();
+        let mut views: Vec<Member<'_>> = members
+            .iter()
+            .map(|(record, ready, state)| Member {
+                name: &record.name,
+                ready: *ready,
+                zone: state.as_ref().map_or("", |s| &s.zone),
+                region: state.as_ref().map_or("", |s| &s.region),
+                etcd: state.as_ref().and_then(|s| s.etcd.as_ref()),
+            })
+            .collect();
+        views.sort_by(|a, b| a.name.cmp(b.name));
+        let judgement = judge_cluster(&self.name, &views, now);
+        let mut judged = self.judged();
+        let latched = latch(&judged.latches, &judgement, now);
+        let is_new = !same_but_for_time(&latched.conditions, &judged.conditions);
+        judged.latches = latched.latches;
+        judged.conditions = latched.conditions;
+        Verdict { is_new: is_new || !latched.transitions.is_empty(), transitions: latched.transitions }
+    }
+
+    /// Calls `f` with every condition over the cluster.
+    pub(crate) fn each_condition(&self, f: impl FnMut(&Condition)) {
+        self.judged().conditions.iter().for_each(f);
+    }
+
+    /// The cluster as it is shown.
+    pub(crate) fn view(&self) -> ClusterView {
+        let nodes: Vec<Arc<Node>> = self.members().values().cloned().collect();
+        let mut nodes: Vec<String> = nodes.iter().map(|n| n.inner().record.name.clone()).collect();
+        nodes.sort();
+        ClusterView {
+            meta: TypeMeta::new("Cluster"),
+            name: self.name.to_string(),
+            nodes,
+            conditions: self.judged().conditions.clone(),
+        }
+    }
+}
+
+fn same_but_for_time(a: &[Condition], b: &[Condition]) -> bool {
+    let told = |c: &Condition| {
+        (c.condition_type.clone(), c.subject.clone(), c.status, c.severity, c.reason.clone(), c.message.clone())
+    };
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| told(a) == told(b))
+}

@@ -1,0 +1,156 @@
+//! Whether a node is heard: `Ready` as the coordinator judges it.
+//!
+//! Silence is judged by a clock that only goes forward, against the interval the node itself announced with its last
+//! heartbeat. After a restart of the coordinator nobody was heard "in this run", so the count begins at the restart:
+//! a coordinator that was away must not call the whole fleet silent.
+
+use std::time::Duration;
+
+use outrider_diagnosis::Finding;
+use outrider_protocol::{Condition, ConditionType, ReasonCode, Severity, Status, Timestamp};
+
+/// The interval assumed of a node that has not announced one.
+pub(crate) const DEFAULT_INTERVAL: Duration = Duration::from_secs(30);
+/// After so long without a first report, the condition is a warning.
+const NEVER_REPORTED_WARNS: Duration = Duration::from_secs(600);
+/// After so long in silence, the condition is an error.
+const SILENCE_IS_ERROR: Duration = Duration::from_secs(300);
+
+/// What is known of a node's voice.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hearing {
+    /// Time since it was last heard in this run or, when it was not, since the coordinator began to listen for it.
+    pub(crate) quiet: Duration,
+    /// True when it was heard in this run.
+    pub(crate) heard_in_this_run: bool,
+    /// When it was last heard, in this run or before; `None` when never.
+    pub(crate) last_seen: Option<Timestamp>,
+    /// Time between its heartbeats.
+    pub(crate) interval: Duration,
+    /// When it enrolled.
+    pub(crate) enrolled_at: Timestamp,
+}
+
+/// The finding `Ready=Unknown` of a node that is not heard; `None` while it is.
+pub(crate) fn judge(hearing: &Hearing, silent_after: u32, now: Timestamp) -> Option<Finding> {
+    let limit = hearing.interval.saturating_mul(silent_after);
+    let Some(last_seen) = hearing.last_seen else {
+        let waited = now.since(hearing.enrolled_at);
+        let severity = if waited >= NEVER_REPORTED_WARNS { Severity::Warn } else { Severity::Info };
+        let message =
+            format!("Enrolled {} ago and has not reported yet.", words(waited.max(hearing.quiet)));
+        let advice = "Look at the agent on the node: outrider-agent status, journalctl -u outrider-agent. \
+                      Its clock, its way to this coordinator, and the certificate it was given are the usual causes.";
+        return Some(finding(severity, ReasonCode::NodeNeverReported, message, advice, now));
+    };
+    if hearing.quiet <= limit {
+        return None;
+    }
+    let severity = if hearing.quiet >= SILENCE_IS_ERROR { Severity::Error } else { Severity::Warn };
+    let message = if hearing.heard_in_this_run {
+        format!(
+            "Not heard for {}: it announced a heartbeat every {} and counts as silent after {} of them ({}).",
+            words(hearing.quiet),
+            words(hearing.interval),
+            silent_after,
+            words(limit),
+        )
+    } else {
+        format!(
+            "Not heard since this coordinator started {} ago; the last stored report is of {last_seen} ({} ago).",
+            words(hearing.quiet),
+            words(now.since(last_seen)),
+        )
+    };
+    let advice = "Is the machine on, and its network? On it: outrider-agent status, journalctl -u outrider-agent. \
+                  The other conditions show what was last reported, with its age.";
+    Some(finding(severity, ReasonCode::NodeSilent, message, advice, now))
+}
+
+fn finding(
+    severity: Severity,
+    reason: ReasonCode,
+    message: String,
+    advice: &str,
+    observed_at: Timestamp,
+) -> Finding {
+    Finding::new(ConditionType::Ready, Status::Unknown, severity, reason, observed_at, message).advice(advice)
+}
+
+/// `Ready=True` of a node that is heard and whose own report carries no `Ready`.
+pub(crate) fn heard(now: Timestamp) -> Condition {
+    Condition {
+        condition_type: ConditionType::Ready,
+        status: Status::True,
+        severity: Severity::Ok,
+        reason: ReasonCode::NodeHeard,
+        message: "The node reports in time.".to_owned(),
+        advice: String::new(),
+        subject: String::new(),
+        last_transition_time: now,
+        observed_at: now,
+    }
+}
+
+/// A duration in words of two units at most, such as `3 min 20 s`.
+pub(crate) fn words(d: Duration) -> String {
+    let s = d.as_secs();
+    match s {
+        0 => format!("{} ms", d.as_millis()),
+        1..60 => format!("{s} s"),
+        60..3600 => format!("{} min {} s", s / 60, s % 60),
+        3600..86_400 => format!("{} h {} min", s / 3600, s % 3600 / 60),
+        _ => format!("{} d {} h", s / 86_400, s % 86_400 / 3600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 1_796_000_000;
+
+    fn hearing(quiet: u64) -> Hearing {
+        Hearing {
+            quiet: Duration::from_secs(quiet),
+            heard_in_this_run: true,
+            last_seen: Some(Timestamp::from_seconds(NOW - i64::try_from(quiet).unwrap())),
+            interval: Duration::from_secs(10),
+            enrolled_at: Timestamp::from_seconds(NOW - 10_000),
+        }
+    }
+
+    fn judged(h: &Hearing) -> Option<(Severity, ReasonCode, String)> {
+        judge(h, 3, Timestamp::from_seconds(NOW)).map(|f| (f.severity, f.reason, f.message))
+    }
+
+    #[test]
+    fn three_intervals_are_the_limit() {
+        assert_eq!(judged(&hearing(30)), None);
+        let (severity, reason, message) = judged(&hearing(31)).unwrap();
+        assert_eq!((severity, reason), (Severity::Warn, ReasonCode::NodeSilent));
+        assert!(message.contains("31 s") && message.contains("10 s") && message.contains("30 s"), "{message}");
+        assert_eq!(judged(&hearing(301)).unwrap().0, Severity::Error);
+    }
+
+    #[test]
+    fn a_restart_of_the_coordinator_starts_the_count_anew() {
+        let mut h = hearing(20);
+        h.heard_in_this_run = false;
+        h.last_seen = Some(Timestamp::from_seconds(NOW - 86_400));
+        assert_eq!(judged(&h), None);
+        h.quiet = Duration::from_secs(40);
+        let message = judged(&h).unwrap().2;
+        assert!(message.contains("this coordinator started 40 s ago") && message.contains("1 d 0 h"), "{message}");
+    }
+
+    #[test]
+    fn a_node_that_never_reported_is_not_called_silent() {
+        let mut h = hearing(5);
+        h.last_seen = None;
+        assert_eq!(judged(&h).unwrap().1, ReasonCode::NodeNeverReported);
+        assert_eq!(judged(&h).unwrap().0, Severity::Warn);
+        h.enrolled_at = Timestamp::from_seconds(NOW - 5);
+        assert_eq!(judged(&h).unwrap().0, Severity::Info);
+    }
+}

@@ -1,0 +1,244 @@
+//! The fleet in memory: every node, every cluster, and what is judged of them.
+//!
+//! Reads and alarms come from here, so that they go on while the store is away. [`node`] holds one node, [`cluster`]
+//! the verdict over its members, [`hearing`] the rule of silence; [`report`] takes reports in, [`keeper`] is the loop
+//! that judges, [`saver`] writes behind.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use outrider_protocol::{ClusterView, NodeView, Transition};
+
+mod announce;
+mod clock;
+mod cluster;
+mod coalesced;
+mod hearing;
+pub(crate) mod keeper;
+pub(crate) mod node;
+mod report;
+pub(crate) mod saver;
+
+pub(crate) use announce::Announcements;
+pub(crate) use clock::Clock;
+pub(crate) use cluster::Cluster;
+pub(crate) use coalesced::Coalesced;
+pub(crate) use node::{LastReport, Node};
+
+use crate::enrol::{Enrolment, NodeRecord};
+use crate::store::Origin;
+use saver::SavedNode;
+
+/// Every node and cluster by name.
+#[derive(Default)]
+struct Index {
+    by_uid: HashMap<Arc<str>, Arc<Node>>,
+    by_name: BTreeMap<Arc<str>, Arc<Node>>,
+    clusters: BTreeMap<Arc<str>, Arc<Cluster>>,
+}
+
+/// The fleet.
+pub(crate) struct Fleet {
+    pub(crate) clock: Clock,
+    /// Intervals without a word after which a node is silent.
+    pub(crate) silent_after: u32,
+    /// Nodes that changed since the feed last looked.
+    pub(crate) changed_nodes: Coalesced<Node>,
+    /// Clusters that changed since the feed last looked.
+    pub(crate) changed_clusters: Coalesced<Cluster>,
+    /// Clusters of which a member changed.
+    pub(crate) to_judge: Coalesced<Cluster>,
+    /// Nodes whose state is newer than the store's.
+    pub(crate) unsaved_nodes: Coalesced<Node>,
+    /// Clusters whose latches are newer than the store's.
+    pub(crate) unsaved_clusters: Coalesced<Cluster>,
+    /// Transitions the coordinator itself found, on their way to the history.
+    pub(crate) announcements: Announcements,
+    /// Position of the newest event of the history.
+    position: AtomicU64,
+    index: RwLock<Index>,
+}
+
+impl Fleet {
+    /// An empty fleet.
+    pub(crate) fn new(clock: Clock, silent_after: u32) -> Arc<Self> {
+        Arc::new(Self {
+            clock,
+            silent_after: silent_after.max(1),
+            changed_nodes: Coalesced::default(),
+            changed_clusters: Coalesced::default(),
+            to_judge: Coalesced::default(),
+            unsaved_nodes: Coalesced::default(),
+            unsaved_clusters: Coalesced::default(),
+            announcements: Announcements::default(),
+            position: AtomicU64::new(0),
+            index: RwLock::default(),
+        })
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Index> {
+        self.index.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Index> {
+        self.index.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Position of the newest event known; where a watch may start from.
+    pub(crate) fn position(&self) -> u64 {
+        self.position.load(Ordering::Acquire)
+    }
+
+    /// The history reached `position`.
+    pub(crate) fn advance(&self, position: u64) {
+        self.position.fetch_max(position, Ordering::AcqRel);
+    }
+
+    /// The node of this uid.
+    pub(crate) fn by_uid(&self, uid: &str) -> Option<Arc<Node>> {
+        self.read().by_uid.get(uid).cloned()
+    }
+
+    /// The node of this name: the living one, where a machine was rebuilt.
+    pub(crate) fn by_name(&self, name: &str) -> Option<Arc<Node>> {
+        self.read().by_name.get(name).cloned()
+    }
+
+    /// The cluster of this name.
+    pub(crate) fn cluster(&self, name: &str) -> Option<Arc<Cluster>> {
+        self.read().clusters.get(name).cloned().filter(|c| c.is_inhabited())
+    }
+
+    /// At most `limit` nodes whose name comes after `after`, by name.
+    pub(crate) fn nodes_after(&self, after: &str, limit: usize) -> Vec<Arc<Node>> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let index = self.read();
+        let range = index.by_name.range::<str, _>((Excluded(after), Unbounded));
+        range.take(limit).map(|(_, node)| node.clone()).collect()
+    }
+
+    /// Every node by name.
+    pub(crate) fn nodes(&self) -> Vec<Arc<Node>> {
+        self.read().by_name.values().cloned().collect()
+    }
+
+    /// Every cluster that has members, by name.
+    pub(crate) fn clusters(&self) -> Vec<Arc<Cluster>> {
+        self.read().clusters.values().filter(|c| c.is_inhabited()).cloned().collect()
+    }
+
+    /// Takes over what enrolment says of a node, known before or not.
+    pub(crate) fn enrol(&self, record: Arc<NodeRecord>, saved: impl FnOnce() -> SavedNode) -> Arc<Node> {
+        let mut index = self.write();
+        let node = match index.by_uid.get(record.uid.as_str()) {
+            Some(node) => {
+                let node = node.clone();
+                let before = node.inner().record.clone();
+                let held = index.by_name.get(before.name.as_str()).is_some_and(|n| n.uid == node.uid);
+                if before.name != record.name && held {
+                    index.by_name.remove(before.name.as_str());
+                }
+                node.enrolled(record.clone());
+                node
+            }
+            None => {
+                let node = Node::new(record.clone(), saved(), self.clock.elapsed());
+                index.by_uid.insert(node.uid.clone(), node.clone());
+                node
+            }
+        };
+        let rank = |r: &NodeRecord| {
+            let standing = match r.enrolment {
+                Enrolment::Approved => 2,
+                Enrolment::Pending => 1,
+                Enrolment::Revoked | Enrolment::Superseded => 0,
+            };
+            (standing, r.enrolled_at)
+        };
+        let holder = index.by_name.get(record.name.as_str()).cloned();
+        let takes_name = holder
+            .is_none_or(|holder| holder.uid == node.uid || rank(&record) >= rank(&holder.inner().record));
+        if takes_name {
+            index.by_name.insert(record.name.as_str().into(), node.clone());
+        }
+        drop(index);
+        self.settle(&node);
+        self.node_changed(&node);
+        node
+    }
+
+    /// Forgets a node that the store no longer has.
+    pub(crate) fn forget(&self, uid: &str) {
+        let mut index = self.write();
+        let Some(node) = index.by_uid.remove(uid) else { return };
+        let name = node.inner().record.name.clone();
+        if index.by_name.get(name.as_str()).is_some_and(|n| n.uid == node.uid) {
+            index.by_name.remove(name.as_str());
+        }
+        drop(index);
+        let home = node.inner().home.take();
+        if let Some(left) = home.filter(|c| c.leave(&node.uid)) {
+            self.cluster_changed(&left);
+        }
+    }
+
+    /// Puts a node into the cluster it belongs to and takes it out of the one it was in.
+    fn settle(&self, node: &Arc<Node>) {
+        let (wanted, before) = {
+            let inner = node.inner();
+            let is_living = inner.record.enrolment == Enrolment::Approved;
+            let wanted = if is_living { inner.cluster().to_owned() } else { String::new() };
+            (wanted, inner.home.clone())
+        };
+        if before.as_ref().map_or("", |c| &c.name) == wanted {
+            return;
+        }
+        let home = if wanted.is_empty() { None } else { Some(self.found(&wanted)) };
+        node.inner().home = home.clone();
+        if let Some(left) = before.filter(|c| c.leave(&node.uid)) {
+            self.cluster_changed(&left);
+        }
+        if let Some(home) = home.filter(|c| c.join(node)) {
+            self.cluster_changed(&home);
+        }
+    }
+
+    /// The cluster of this name, made when there is none.
+    pub(crate) fn found(&self, name: &str) -> Arc<Cluster> {
+        if let Some(cluster) = self.read().clusters.get(name) {
+            return cluster.clone();
+        }
+        let name: Arc<str> = name.into();
+        self.write().clusters.entry(name.clone()).or_insert_with(|| Arc::new(Cluster::new(name))).clone()
+    }
+
+    /// The view of a node changed: watchers hear of it.
+    pub(crate) fn node_changed(&self, node: &Arc<Node>) {
+        node.mark_changed(self.position());
+        self.changed_nodes.add(&node.uid, node);
+    }
+
+    /// A member of the cluster changed: it is judged again, and watchers hear of it.
+    pub(crate) fn cluster_changed(&self, cluster: &Arc<Cluster>) {
+        cluster.mark_changed(self.position());
+        self.to_judge.add(&cluster.name, cluster);
+        self.changed_clusters.add(&cluster.name, cluster);
+    }
+
+    /// Puts a transition the coordinator found about a node on its way to the history.
+    pub(crate) fn announce_node(&self, node: &Node, transition: Transition) {
+        let name = node.inner().record.name.clone();
+        self.announcements.add(Origin { uid: node.uid.to_string(), name }, transition);
+    }
+
+    /// A node as it is shown now.
+    pub(crate) fn view(&self, node: &Node) -> NodeView {
+        node.view(self.clock.elapsed(), self.clock.now())
+    }
+
+    /// A cluster as it is shown now.
+    pub(crate) fn cluster_view(&self, cluster: &Cluster) -> ClusterView {
+        cluster.view()
+    }
+}

@@ -1,0 +1,293 @@
+//! One node as the coordinator holds it in memory.
+//!
+//! What a heartbeat touches is atomic and lies outside the lock; the rest is behind one short lock. A fleet is many of
+//! these, so that every field is here because a question needs it: the state of a node is a few KiB.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use outrider_protocol::{
+    Condition, ConditionType, Latch, NodeState, NodeView, Profile, Status, Timestamp,
+    TypeMeta,
+};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+use super::Cluster;
+use super::hearing::{self, Hearing};
+use super::saver::SavedNode;
+use crate::enrol::{Enrolment, NodeRecord};
+use crate::server::pace::Pace;
+
+/// The last report, as it is kept in memory and, under `states/<uid>`, in the store.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LastReport {
+    pub(crate) epoch: Uuid,
+    /// Highest sequence of the epoch known to be stored.
+    pub(crate) acknowledged: u64,
+    /// Generation of the desired configuration in force at the node.
+    pub(crate) generation: u64,
+    pub(crate) agent_version: Box<str>,
+    pub(crate) cluster: Box<str>,
+    pub(crate) profile: Profile,
+    pub(crate) simulated: bool,
+    /// The node's clock.
+    pub(crate) sent_at: Timestamp,
+    /// When the node was last heard, as of the last write.
+    pub(crate) last_seen: Timestamp,
+    /// Seconds between heartbeats, as announced.
+    pub(crate) interval_seconds: u32,
+    /// When the state was taken in.
+    pub(crate) last_state_at: Timestamp,
+    pub(crate) state: Option<Arc<NodeState>>,
+}
+
+/// A node.
+pub(crate) struct Node {
+    pub(crate) uid: Arc<str>,
+    /// Wakes held heartbeats: something is desired, or the answer must not wait.
+    pub(crate) wake: Notify,
+    /// Its requests' rate.
+    pub(crate) pace: Pace,
+    /// One report at a time, so that acknowledgement and state go forward together.
+    pub(crate) reporting: tokio::sync::Mutex<()>,
+    /// Ids of its connections, oldest first.
+    pub(crate) connections: Mutex<Vec<u64>>,
+    /// Since when the coordinator listens for it, in milliseconds since the start.
+    listening_since: u64,
+    /// Milliseconds since the start, plus one; 0 when not heard in this run.
+    heard_at: AtomicU64,
+    interval_seconds: AtomicU32,
+    /// Generation of the desired configuration.
+    desired_generation: AtomicU64,
+    may_speak: AtomicBool,
+    is_silent: AtomicBool,
+    /// Position of the feed at its last change.
+    changed_at: AtomicU64,
+    inner: Mutex<Inner>,
+}
+
+/// What lies behind the lock.
+pub(crate) struct Inner {
+    pub(crate) record: Arc<NodeRecord>,
+    /// The cluster it is counted in.
+    pub(super) home: Option<Arc<Cluster>>,
+    pub(crate) report: Option<Box<LastReport>>,
+    /// `Ready` as the coordinator judges it, while the node is not heard.
+    pub(crate) silence: Option<Box<Latch>>,
+    /// `IdentityUnique` as the coordinator judges it, once there was doubt.
+    pub(crate) identity: Option<Box<Latch>>,
+}
+
+impl Node {
+    /// A node that is listened for from `now` (time since the start) on.
+    pub(crate) fn new(record: Arc<NodeRecord>, saved: SavedNode, now: Duration) -> Arc<Self> {
+        let interval = saved.report.as_ref().map_or(0, |r| r.interval_seconds);
+        Arc::new(Self {
+            uid: record.uid.as_str().into(),
+            wake: Notify::new(),
+            pace: Pace::default(),
+            reporting: tokio::sync::Mutex::const_new(()),
+            connections: Mutex::default(),
+            listening_since: millis(now),
+            heard_at: AtomicU64::new(0),
+            interval_seconds: AtomicU32::new(interval),
+            desired_generation: AtomicU64::new(record.desired.generation),
+            may_speak: AtomicBool::new(record.enrolment == Enrolment::Approved),
+            is_silent: AtomicBool::new(saved.silence.is_some()),
+            changed_at: AtomicU64::new(0),
+            inner: Mutex::new(Inner {
+                record,
+                home: None,
+                report: saved.report.map(Box::new),
+                silence: saved.silence.map(Box::new),
+                identity: saved.identity.map(Box::new),
+            }),
+        })
+    }
+
+    /// The part behind the lock. Hold it briefly and never over an await.
+    pub(crate) fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether its certificate still opens anything.
+    pub(crate) fn may_speak(&self) -> bool {
+        self.may_speak.load(Ordering::Acquire)
+    }
+
+    /// Takes over what enrolment says now, and wakes held heartbeats when that is something for the node.
+    pub(super) fn enrolled(&self, record: Arc<NodeRecord>) {
+        let generation = record.desired.generation;
+        let may_speak = record.enrolment == Enrolment::Approved;
+        self.inner().record = record;
+        let was_desired = self.desired_generation.swap(generation, Ordering::AcqRel);
+        let might_speak = self.may_speak.swap(may_speak, Ordering::AcqRel);
+        if was_desired != generation || might_speak != may_speak {
+            self.wake.notify_waiters();
+        }
+    }
+
+    /// The node was heard at `now` (time since the start).
+    pub(crate) fn hear(&self, now: Duration) {
+        self.heard_at.store(millis(now) + 1, Ordering::SeqCst);
+    }
+
+    /// Whether `Ready` is judged here because the node is not heard.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.is_silent.load(Ordering::SeqCst)
+    }
+
+    /// Set together with [`Inner::silence`], under its lock.
+    pub(super) fn set_silent(&self, is_silent: bool) {
+        self.is_silent.store(is_silent, Ordering::SeqCst);
+    }
+
+    /// The node announced a heartbeat every so many seconds; 0 says nothing.
+    pub(crate) fn announce_interval(&self, seconds: u32) {
+        if seconds > 0 {
+            self.interval_seconds.store(seconds, Ordering::Relaxed);
+        }
+    }
+
+    /// When it was last heard in this run, as time since the start.
+    pub(crate) fn heard_at(&self) -> Option<Duration> {
+        self.heard_at.load(Ordering::SeqCst).checked_sub(1).map(Duration::from_millis)
+    }
+
+    /// Announced seconds between heartbeats; 0 when it has not said.
+    pub(crate) fn interval_seconds(&self) -> u32 {
+        self.interval_seconds.load(Ordering::Relaxed)
+    }
+
+    /// Time between heartbeats, by its own word or the default.
+    pub(crate) fn interval(&self) -> Duration {
+        match self.interval_seconds() {
+            0 => hearing::DEFAULT_INTERVAL,
+            seconds => Duration::from_secs(seconds.into()),
+        }
+    }
+
+    /// Generation of the desired configuration; 0 when nothing is desired.
+    pub(crate) fn desired_generation(&self) -> u64 {
+        self.desired_generation.load(Ordering::Acquire)
+    }
+
+    /// Position of the feed at its last change.
+    pub(crate) fn changed_at(&self) -> u64 {
+        self.changed_at.load(Ordering::Relaxed)
+    }
+
+    /// The node changed while the feed stood at `position`.
+    pub(crate) fn mark_changed(&self, position: u64) {
+        self.changed_at.fetch_max(position, Ordering::Relaxed);
+    }
+
+    /// What is known of its voice at `elapsed` since the start, which is `now` by the wall clock.
+    pub(crate) fn hearing(&self, elapsed: Duration, now: Timestamp) -> Hearing {
+        let heard_at = self.heard_at();
+        let since = heard_at.unwrap_or(Duration::from_millis(self.listening_since));
+        let quiet = elapsed.saturating_sub(since);
+        let inner = self.inner();
+        let before = inner.report.as_ref().map(|r| r.last_seen);
+        Hearing {
+            quiet,
+            heard_in_this_run: heard_at.is_some(),
+            last_seen: if heard_at.is_some() { Some(now.before(quiet)) } else { before },
+            interval: self.interval(),
+            enrolled_at: inner.record.enrolled_at,
+        }
+    }
+
+    /// True while nothing suggests that the node is not heard: the cheap question of every second.
+    pub(crate) fn is_surely_heard(&self, elapsed: Duration, silent_after: u32) -> bool {
+        self.heard_at()
+            .is_some_and(|at| elapsed.saturating_sub(at) <= self.interval().saturating_mul(silent_after))
+    }
+
+    /// The node as it is shown.
+    pub(crate) fn view(&self, elapsed: Duration, now: Timestamp) -> NodeView {
+        let last_seen = self.hearing(elapsed, now).last_seen;
+        let inner = self.inner();
+        let record = &inner.record;
+        let report = inner.report.as_deref();
+        let state = report.and_then(|r| r.state.as_deref());
+        let conditions = inner.conditions();
+        let ready = conditions.iter().find(|c| c.condition_type == ConditionType::Ready);
+        NodeView {
+            meta: TypeMeta::new("Node"),
+            name: record.name.clone(),
+            uid: record.uid.clone(),
+            cluster: inner.cluster().to_owned(),
+            profile: report.map_or_else(|| record.profile.clone(), |r| r.profile.clone()),
+            simulated: inner.is_simulated(),
+            ready: ready.map_or(Status::Unknown, |c| c.status),
+            last_seen,
+            enrolled_at: record.enrolled_at,
+            agent_version: report.map_or_else(String::new, |r| r.agent_version.to_string()),
+            zone: state.map_or_else(String::new, |s| s.zone.clone()),
+            region: state.map_or_else(String::new, |s| s.region.clone()),
+            labels: record.labels.clone(),
+            identity: state.map_or_else(|| record.identity.clone(), |s| s.identity.clone()),
+            enrolment: record.enrolment.as_str().to_owned(),
+            conditions,
+        }
+    }
+}
+
+fn millis(d: Duration) -> u64 {
+    u64::try_from(d.as_millis()).unwrap_or(u64::MAX - 1)
+}
+
+impl Inner {
+    /// Cluster it is shown under: its token's, or the one it names itself when the token binds it to none.
+    pub(crate) fn cluster(&self) -> &str {
+        match (self.record.cluster.as_str(), self.report.as_deref()) {
+            ("", Some(report)) => &report.cluster,
+            (bound, _) => bound,
+        }
+    }
+
+    /// Whether it is a simulated node; once said, it stays said.
+    pub(crate) fn is_simulated(&self) -> bool {
+        self.record.simulated || self.report.as_ref().is_some_and(|r| r.simulated)
+    }
+
+    /// The state last reported.
+    pub(crate) fn state(&self) -> Option<&Arc<NodeState>> {
+        self.report.as_ref()?.state.as_ref()
+    }
+
+    /// `Ready` in force: the coordinator's while the node is not heard, else the node's own.
+    pub(crate) fn ready(&self) -> Status {
+        if let Some(latch) = &self.silence {
+            return latch.condition.status;
+        }
+        let own = self.state().and_then(|s| own_ready(s));
+        own.map_or(Status::Unknown, |c| c.status)
+    }
+
+    /// Calls `f` with every condition in force, in no order: the node's own, but for those judged here.
+    pub(crate) fn each_condition(&self, mut f: impl FnMut(&Condition)) {
+        let judged = || [&self.silence, &self.identity].into_iter().flatten().map(|latch| &latch.condition);
+        let own = self.state().map_or(&[][..], |s| &s.conditions);
+        own.iter().filter(|c| judged().all(|j| j.key() != c.key())).for_each(&mut f);
+        judged().for_each(f);
+    }
+
+    /// Every condition in force, in the order of types, then subjects.
+    pub(crate) fn conditions(&self) -> Vec<Condition> {
+        let mut all = Vec::new();
+        self.each_condition(|c| all.push(c.clone()));
+        all.sort_by(|a, b| a.key().cmp(&b.key()));
+        all
+    }
+}
+
+/// The node's own `Ready`.
+pub(crate) fn own_ready(state: &NodeState) -> Option<&Condition> {
+    state.conditions.iter().find(|c| c.condition_type == ConditionType::Ready && c.subject.is_empty())
+}

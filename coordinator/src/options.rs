@@ -1,0 +1,98 @@
+//! How a coordinator is to run, and why it may not start.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::enrol::EnrolError;
+use crate::pki::PkiError;
+use crate::server::{BindError, Limits};
+use crate::store::{HistoryError, StoreError};
+
+/// The port agents and people reach a coordinator at, unless told otherwise.
+pub const DEFAULT_PORT: u16 = 8440;
+
+/// How a coordinator is to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Addresses to listen on; port 0 takes a free one.
+    pub listen: Vec<SocketAddr>,
+    /// Folder of database, CA and first operator token; made if it is not there.
+    pub state_dir: PathBuf,
+    /// DNS names and IP addresses it is reached by, the preferred one first; those of this machine are added.
+    pub names: Vec<String>,
+    /// Life of a node's certificate.
+    pub certificate_lifetime: Duration,
+    /// How long after its end a certificate may still be renewed.
+    pub renewal_grace: Duration,
+    /// A node that is not heard for so many of its heartbeat intervals is silent.
+    pub silent_after_intervals: u32,
+    /// How long transitions are kept.
+    pub history: Duration,
+    /// Limits on callers.
+    pub limits: Limits,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let days = |n: u64| Duration::from_secs(n * 24 * 3600);
+        Self {
+            listen: vec![(Ipv4Addr::UNSPECIFIED, DEFAULT_PORT).into()],
+            state_dir: PathBuf::from("/var/lib/outrider-coordinator"),
+            names: Vec::new(),
+            certificate_lifetime: days(1),
+            renewal_grace: days(45),
+            silent_after_intervals: 3,
+            history: days(90),
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl Options {
+    /// A coordinator on a free loopback port: for tests and development.
+    pub fn on_loopback(state_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            listen: vec![(Ipv4Addr::LOCALHOST, 0).into()],
+            state_dir: state_dir.into(),
+            ..Self::default()
+        }
+    }
+}
+
+/// Why a coordinator did not start. Nothing of it is left running.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// No address was given.
+    #[error("no address to listen on; give --listen ADDRESS:PORT")]
+    NoAddress,
+    /// An address cannot be listened on.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The state folder cannot be used.
+    #[error("the state folder {} cannot be used; it must belong to the user who runs the coordinator", path.display())]
+    StateDir {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Another coordinator runs on the state folder.
+    #[error("another coordinator runs on {}; stop it, or give this one its own --state-dir", path.display())]
+    Locked {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The certificate authority cannot be opened.
+    #[error("the certificate authority cannot be used")]
+    Pki(#[from] PkiError),
+    /// The store cannot be opened.
+    #[error("the store cannot be used")]
+    Store(#[from] StoreError),
+    /// The history cannot be read.
+    #[error("the history cannot be used")]
+    History(#[from] HistoryError),
+    /// The registry of nodes cannot be opened.
+    #[error("the registry of nodes cannot be used")]
+    Enrol(#[from] EnrolError),
+}

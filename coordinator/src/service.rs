@@ -1,0 +1,242 @@
+//! A running coordinator: opened, started, stopped.
+
+use std::fs::{File, OpenOptions};
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use outrider_protocol::{CoordinatorView, Latch as NodeLatch, NodeView, TokenRequest, TokenView};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::app::App;
+use crate::background;
+use crate::enrol::{EnrolError, Registrar, Settings};
+use crate::feed::Feed;
+use crate::fleet::saver::{CLUSTERS, STATES, SavedNode};
+use crate::fleet::{Clock, Fleet};
+use crate::latches::{Latch, Latches};
+use crate::measured::Measured;
+use crate::metrics::Metrics;
+use crate::names;
+use crate::options::{Options, StartError};
+use crate::pki::{Authority, Lifetimes, files};
+use crate::server::{Gate, Server, accept, bind};
+use crate::store::{History, Store, list_all};
+
+/// How long connections may take to end at shutdown.
+const DRAIN: Duration = Duration::from_secs(5);
+/// The first operator token, in the state folder.
+pub const OPERATOR_TOKEN_FILE: &str = "operator.token";
+
+/// A running coordinator. Dropping it ends it at once; [`Coordinator::shutdown`] ends it in order.
+pub struct Coordinator {
+    app: Arc<App>,
+    addresses: Vec<SocketAddr>,
+    operator_token: String,
+    listeners: JoinSet<()>,
+    tasks: JoinSet<()>,
+    progress: watch::Receiver<u64>,
+    _lock: Flock<File>,
+}
+
+/// Starts a coordinator on the current runtime; it answers when this returns.
+pub async fn start(options: Options) -> Result<Coordinator, StartError> {
+    if options.listen.is_empty() {
+        return Err(StartError::NoAddress);
+    }
+    files::private_folder(&options.state_dir)?;
+    let lock = lock(&options.state_dir)?;
+    let open_files = raise_open_files();
+    // Bound first: an address in use is the commonest failure, and nothing has been touched yet.
+    let listeners = options.listen.iter().map(|a| bind(*a)).collect::<Result<Vec<_>, _>>()?;
+    let addresses: Vec<SocketAddr> = listeners.iter().filter_map(|l| l.local_addr().ok()).collect();
+
+    let clock = Clock::start();
+    let now = clock.now();
+    let latches = Arc::new(Latches::at_start());
+    let limits = options.limits.resolve(open_files);
+    let gate = Gate::new(limits);
+    let fleet = Fleet::new(clock, options.silent_after_intervals);
+    let metrics = Arc::new(Metrics::new(fleet.clone(), gate.clone(), latches.clone()));
+    let (store, history) = open_store(&options.state_dir, &metrics, &latches).await?;
+
+    let lifetimes = Lifetimes { client: options.certificate_lifetime, ..Lifetimes::default() };
+    let certificate_names = names::certificate_names(&options.names, &addresses);
+    let authority = Authority::open(&options.state_dir.join("ca"), &certificate_names, lifetimes, now)?;
+    let settings = Settings {
+        renewal_grace: options.renewal_grace,
+        silent_after_intervals: options.silent_after_intervals,
+        ..Settings::default()
+    };
+    let registrar = Arc::new(Registrar::open(store.clone(), authority.clone(), settings, now).await?);
+    let operator_file = options.state_dir.join(OPERATOR_TOKEN_FILE);
+    let operator_token = registrar.ensure_operator_token(&operator_file, now).await?.reveal();
+
+    load(&fleet, &*store, &*history, &registrar).await?;
+    latches.clear(Latch::Fleet);
+
+    let app = Arc::new(App {
+        feed: Arc::new(Feed::default()),
+        tls: Arc::new(authority.server_config()?),
+        url: names::url(&options.names, &addresses),
+        started_at: now,
+        stopping: AtomicBool::new(false),
+        following: Mutex::default(),
+        said: Default::default(),
+        connections: Arc::default(),
+        fleet,
+        store,
+        history,
+        authority,
+        registrar,
+        limits,
+        gate,
+        metrics,
+        latches,
+    });
+    let (progress_sender, progress) = watch::channel(0);
+    let tasks = background::spawn(&app, options.history, progress_sender);
+    let server = Server::new(app.clone());
+    let mut accepting = JoinSet::new();
+    for listener in listeners {
+        accepting.spawn(accept(server.clone(), listener));
+    }
+    app.latches.clear(Latch::Listeners);
+    log::info!("listening on {addresses:?} as {}; CA {}", app.url, app.authority.pin());
+    Ok(Coordinator { app, addresses, operator_token, listeners: accepting, tasks, progress, _lock: lock })
+}
+
+impl Coordinator {
+    /// `https://host:port` it is reached at.
+    pub fn url(&self) -> String {
+        self.app.url.clone()
+    }
+
+    /// Addresses it listens on, with their real ports.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// SHA-256 of the root certificate's DER, hex: the pin.
+    pub fn ca_checksum(&self) -> String {
+        self.app.authority.pin().to_string()
+    }
+
+    /// The first operator token, `OR1<pin>::<id>:<secret>`.
+    pub fn operator_token(&self) -> &str {
+        &self.operator_token
+    }
+
+    /// Makes an enrolment token.
+    pub async fn create_token(&self, request: &TokenRequest) -> Result<TokenView, EnrolError> {
+        self.app.registrar.create_token(request, self.app.clock().now()).await
+    }
+
+    /// Who answers, as `GET /v1/coordinator` shows it.
+    pub fn view(&self) -> CoordinatorView {
+        crate::api::coordinator_view(&self.app)
+    }
+
+    /// Every node, by name, as `GET /v1/nodes` shows it.
+    pub fn nodes(&self) -> Vec<NodeView> {
+        self.app.fleet.nodes().iter().map(|node| self.app.fleet.view(node)).collect()
+    }
+
+    /// Counts the turns of the main loop: a watchdog is fed while it grows.
+    pub fn progress(&self) -> watch::Receiver<u64> {
+        self.progress.clone()
+    }
+
+    /// Reads the CA's files again, after `outrider-coordinator ca` changed them.
+    pub fn reload(&self) -> Result<(), crate::pki::PkiError> {
+        self.app.authority.reload(self.app.clock().now())
+    }
+
+    /// Stops accepting, answers held heartbeats, lets requests end (for at most five seconds), and writes what is not
+    /// yet written.
+    pub async fn shutdown(mut self) {
+        log::info!("stopping");
+        self.app.stopping.store(true, Ordering::Release);
+        self.listeners.shutdown().await;
+        self.app.connections.close_all();
+        if tokio::time::timeout(DRAIN, self.app.connections.drained()).await.is_err() {
+            log::warn!("some connections did not end within {} s and are cut", DRAIN.as_secs());
+        }
+        self.tasks.shutdown().await;
+        background::finish(&self.app).await;
+        log::info!("stopped");
+    }
+}
+
+/// One coordinator a state folder: two would give one sequence two meanings.
+fn lock(state_dir: &Path) -> Result<Flock<File>, StartError> {
+    let unusable = |source| StartError::StateDir { path: state_dir.to_owned(), source };
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(state_dir.join("lock"))
+        .map_err(unusable)?;
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
+        nix::errno::Errno::EWOULDBLOCK => StartError::Locked { path: state_dir.to_owned() },
+        other => unusable(other.into()),
+    })
+}
+
+/// Raises the soft limit of open files to the hard one; how many there may be.
+fn raise_open_files() -> usize {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 1024 };
+    let raised = setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok();
+    usize::try_from(if raised { hard } else { soft }).unwrap_or(usize::MAX)
+}
+
+type Stores = (Arc<dyn Store>, Arc<dyn History>);
+
+async fn open_store(
+    _state_dir: &Path,
+    metrics: &Arc<Metrics>,
+    latches: &Arc<Latches>,
+) -> Result<Stores, StartError> {
+    let store = Arc::new(crate::store::memory::MemoryStore::new());
+    let measured = Measured::new(store, metrics.clone(), latches.clone());
+    Ok((measured.clone(), measured))
+}
+
+/// Reads the fleet as it was when it was last written.
+async fn load(
+    fleet: &Arc<Fleet>,
+    store: &dyn Store,
+    history: &dyn History,
+    registrar: &Registrar,
+) -> Result<(), StartError> {
+    fleet.advance(history.position().await?);
+    let (states, _) = list_all(store, STATES).await?;
+    let mut saved: std::collections::HashMap<String, SavedNode> = states
+        .iter()
+        .filter_map(|entry| {
+            let uid = entry.key.strip_prefix(STATES)?.to_owned();
+            Some((uid, SavedNode::read(entry)?))
+        })
+        .collect();
+    drop(states);
+    for record in registrar.nodes() {
+        let saved = saved.remove(&record.uid).unwrap_or_default();
+        fleet.enrol(record, || saved);
+    }
+    let (clusters, _) = list_all(store, CLUSTERS).await?;
+    for entry in clusters {
+        let Some(name) = entry.key.strip_prefix(CLUSTERS) else { continue };
+        match serde_json::from_slice::<Vec<NodeLatch>>(&entry.value) {
+            Ok(latches) => fleet.found(name).restore(latches),
+            Err(e) => log::warn!("{} cannot be read and is judged anew: {e}", entry.key),
+        }
+    }
+    Ok(())
+}
