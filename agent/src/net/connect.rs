@@ -26,7 +26,7 @@ pub async fn resolve(
     } else if let Some(addresses) = fixed.get(host) {
         addresses.iter().map(|ip| SocketAddr::new(*ip, port)).collect()
     } else {
-        within(limit, format_args!("resolving {host}"), async {
+        within(limit, format!("resolving {host}"), async {
             let answer = tokio::net::lookup_host((host, port)).await.map_err(|e| {
                 Failure::new(UnknownCause::NameNotResolved, format!("{host} does not resolve: {e}"))
             })?;
@@ -44,7 +44,7 @@ pub async fn resolve(
 
 /// A TCP stream to `address` within `limit`, without Nagle's delay (which costs a gRPC call over 40 ms).
 pub async fn connect(address: SocketAddr, limit: Duration) -> Result<TcpStream, Failure> {
-    within(limit, format_args!("connecting to {address}"), async {
+    within(limit, format!("connecting to {address}"), async {
         let stream = TcpStream::connect(address)
             .await
             .map_err(|e| Failure::from(e).during(format_args!("connecting to {address}")))?;

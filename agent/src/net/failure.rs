@@ -187,13 +187,14 @@ fn chain(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// Runs `work` for at most `limit`; `what` names it when the time is up.
+/// Runs `work` for at most `limit`; `what` names it when the time is up. A text and no format arguments: those cannot
+/// be held over an await of a task that moves between threads.
 pub async fn within<T>(
     limit: Duration,
-    what: impl std::fmt::Display,
+    what: impl Into<String>,
     work: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
-    tokio::time::timeout(limit, work).await.unwrap_or_else(|_| Err(Failure::timed_out(what, limit)))
+    tokio::time::timeout(limit, work).await.unwrap_or_else(|_| Err(Failure::timed_out(what.into(), limit)))
 }
 
 #[cfg(test)]
