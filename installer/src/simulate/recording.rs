@@ -1,0 +1,75 @@
+//! What real machines of three kinds once read, kept as files, and read again as if it were now.
+
+use std::sync::LazyLock;
+
+use outrider_protocol::{NodeFacts, Timestamp};
+use serde_json::Value;
+
+/// One recorded document.
+#[derive(Debug)]
+pub(crate) struct Recording {
+    document: Value,
+    now: Timestamp,
+}
+
+/// A server of a three-member RKE2 cluster that carries Rancher.
+pub(crate) static SERVER: LazyLock<Option<Recording>> =
+    LazyLock::new(|| Recording::parse(include_str!("recordings/rancher-server.json")));
+/// A worker of such a cluster.
+pub(crate) static AGENT: LazyLock<Option<Recording>> =
+    LazyLock::new(|| Recording::parse(include_str!("recordings/rancher-agent.json")));
+/// A virtual machine on SUSE Virtualization.
+pub(crate) static VM: LazyLock<Option<Recording>> =
+    LazyLock::new(|| Recording::parse(include_str!("recordings/harvester-vm.json")));
+
+impl Recording {
+    fn parse(text: &str) -> Option<Self> {
+        let document: Value = serde_json::from_str(text).ok()?;
+        let now = document.get("now")?.as_str()?.parse().ok()?;
+        Some(Self { document, now })
+    }
+
+    /// The facts with every instant in them moved so that they were read at `now`.
+    pub(crate) fn at(&self, now: Timestamp) -> Option<NodeFacts> {
+        let mut document = self.document.clone();
+        shift(&mut document, now.as_millis().saturating_sub(self.now.as_millis()));
+        serde_json::from_value(document).ok()
+    }
+}
+
+/// Moves every string that is an instant as we write them.
+fn shift(value: &mut Value, by: i64) {
+    match value {
+        Value::String(text) if text.len() == 24 && text.ends_with('Z') => {
+            if let Ok(at) = text.parse::<Timestamp>() {
+                *text = Timestamp::from_millis(at.as_millis().saturating_add(by)).to_string();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| shift(item, by)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| shift(field, by)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use outrider_protocol::Severity;
+
+    use super::*;
+
+    #[test]
+    fn every_recording_is_read_whole_and_judged_well_at_any_time() {
+        for recording in [&SERVER, &AGENT, &VM] {
+            let recording = recording.as_ref().expect("a recording that cannot be read");
+            for now in ["2026-11-02T09:30:00.000Z", "2031-01-01T00:00:00.000Z"] {
+                let facts = recording.at(now.parse().unwrap()).expect("facts");
+                assert_eq!(facts.now.to_string(), now);
+                assert!(facts.node.simulated, "a recording is not marked as simulated");
+                let verdict = outrider_diagnosis::diagnose(&facts);
+                let faults: Vec<_> =
+                    verdict.conditions.iter().filter(|c| c.severity != Severity::Ok).collect();
+                assert!(faults.is_empty(), "{faults:?}");
+            }
+        }
+    }
+}
