@@ -15,6 +15,7 @@ mod settings;
 mod typed;
 mod written;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -92,7 +93,11 @@ pub fn load(source: &ConfigSource) -> Loaded {
     let files = documents.iter().map(|d| d.file.to_path_buf()).collect();
     let merged = merged::merge(documents);
     let mut notes = Vec::new();
-    let settings = typed::settings(&merged, &mut problems, &mut notes);
+    // What stands in for a value with a syntax error is no problem of its own.
+    let broken: BTreeSet<_> = problems.iter().map(|p| (p.file.clone(), p.line)).collect();
+    let mut untyped = Vec::new();
+    let settings = typed::settings(&merged, &mut untyped, &mut notes);
+    problems.extend(untyped.into_iter().filter(|p| !broken.contains(&(p.file.clone(), p.line))));
     problems.sort();
     notes.sort();
     Loaded { settings, problems, notes, files }

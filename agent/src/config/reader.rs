@@ -3,13 +3,13 @@
 //! The keys a section takes are the keys it was asked for: there is no second list that could differ.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::Problem;
 use super::written::{Node, Place, Table, Value};
+use crate::net::Url;
 
 /// A table being read.
 pub(super) struct Section<'a> {
@@ -345,31 +345,19 @@ pub(super) fn socket_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| format!("is {text:?}; expected address and port, such as \"127.0.0.1:9345\""))
 }
 
-/// The parts of `scheme://host[:port]`: the URL without a trailing slash, its host without brackets, its port.
-pub(super) fn url(text: &str, schemes: &[(&str, u16)]) -> Result<(String, String, u16), String> {
-    let examples: Vec<_> = schemes.iter().map(|(s, _)| format!("\"{s}://host[:port]\"")).collect();
-    let wrong = |why: &dyn Display| format!("is {text:?}: {why}; expected {}", examples.join(" or "));
-    let uri: http::Uri = text.parse().map_err(|e| wrong(&e))?;
-    let scheme = uri.scheme_str().ok_or_else(|| wrong(&"it has no scheme"))?;
-    let default = schemes.iter().find(|(s, _)| *s == scheme);
-    let (_, default) = default.ok_or_else(|| wrong(&format!("its scheme is {scheme}")))?;
-    let authority = uri.authority().ok_or_else(|| wrong(&"it has no host"))?;
-    if authority.as_str().contains('@') {
-        return Err("carries a user or password; write the URL without".to_owned());
+/// A URL of a server, `scheme://host[:port]`, with nothing behind.
+pub(super) fn url(text: &str, schemes: &[&str]) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| error.to_string())?;
+    let scheme = if url.tls { "https" } else { "http" };
+    let wrong = |why: String| {
+        let examples: Vec<_> = schemes.iter().map(|s| format!("\"{s}://host[:port]\"")).collect();
+        format!("is {text:?}: {why}; expected {}", examples.join(" or "))
+    };
+    if !schemes.contains(&scheme) {
+        return Err(wrong(format!("its scheme is {scheme}")));
     }
-    if uri.path().len() > 1 || uri.query().is_some() {
-        return Err(wrong(&"it has a path or query"));
+    if url.path != "/" {
+        return Err(wrong("it has a path".to_owned()));
     }
-    let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
-    if host.is_empty() {
-        return Err(wrong(&"it has no host"));
-    }
-    if authority.port().is_none() && authority.as_str().len() != authority.host().len() {
-        return Err(wrong(&"its port is no number from 1 to 65535"));
-    }
-    let port = authority.port_u16().unwrap_or(*default);
-    if port == 0 {
-        return Err(wrong(&"its port is 0"));
-    }
-    Ok((text.trim_end_matches('/').to_owned(), host, port))
+    Ok(url)
 }

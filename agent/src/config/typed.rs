@@ -9,6 +9,7 @@ use super::Problem;
 use super::reader::{Section, address, checksum, closest, one_of, path, socket_address, url};
 use super::settings::*;
 use super::written::Table;
+use crate::net::Url;
 
 /// Checks of later versions: known words, so that a configuration written ahead of an upgrade is no error.
 const LATER_CHECKS: [&str; 6] =
@@ -62,7 +63,7 @@ fn node_name(text: &str) -> Result<String, String> {
 
 fn coordinator(root: &mut Section, coordinator: &mut CoordinatorSettings) {
     let mut section = root.section("coordinator");
-    set(&mut coordinator.urls, section.texts("urls", |s| url(s, &[("https", 443)]).map(|(url, _, _)| url)));
+    set(&mut coordinator.urls, section.texts("urls", |s| url(s, &["https"]).map(|url| url.to_string())));
     coordinator.ca_checksum = section.text("ca_checksum", checksum);
     coordinator.token_file = section.text("token_file", path);
     root.absorb(section);
@@ -187,13 +188,11 @@ fn etcd_thresholds(section: &mut Section, t: &mut Thresholds) {
 fn etcd(root: &mut Section, etcd: &mut EtcdSettings) {
     let mut section = root.section("etcd");
     let endpoint = |s: &str| {
-        let (_, host, port) = url(s, &[("https", 2379), ("http", 2379)])?;
-        let scheme = if s.starts_with("http:") { "http" } else { "https" };
-        Ok(if host.contains(':') {
-            format!("{scheme}://[{host}]:{port}")
-        } else {
-            format!("{scheme}://{host}:{port}")
-        })
+        let written = url(s, &["https", "http"])?;
+        // Left out, the port is etcd's, not the scheme's.
+        let has_port = s.trim_end_matches('/').rsplit(':').next().is_some_and(|t| t.parse::<u16>().is_ok());
+        let port = if has_port { written.port } else { 2379 };
+        Ok(format!("{}://{}", if written.tls { "https" } else { "http" }, Url { port, ..written }.host_and_port()))
     };
     set(&mut etcd.endpoints, section.texts("endpoints", endpoint));
     etcd.ca = section.text("ca", path);
@@ -228,7 +227,7 @@ fn load_balancers(root: &mut Section) -> Vec<LoadBalancerSettings> {
 /// One entry; `None` when its URL is missing or bad: half a balancer cannot be judged.
 fn load_balancer(section: &mut Section) -> Option<LoadBalancerSettings> {
     let written_url = section.place("url").is_some();
-    let url = section.text("url", |s| url(s, &[("https", 443)]));
+    let url = section.text("url", |s| url(s, &["https"]));
     let name =
         section.text("name", |s| if s.is_empty() { Err("is empty".to_owned()) } else { Ok(s.to_owned()) });
     let port = |section: &mut Section, key: &str, default: u16, least: i64| {
@@ -258,13 +257,15 @@ fn load_balancer(section: &mut Section) -> Option<LoadBalancerSettings> {
         tries: section.integer("tries", 1, 20).and_then(|i| u32::try_from(i).ok()).unwrap_or(3),
         resolve: section.addresses_by_name("resolve"),
     };
-    let Some((url, host, port)) = url else {
+    let Some(url) = url else {
         if !written_url {
             section.problem("url", "is missing; write url = \"https://rancher.example\"");
         }
         return None;
     };
-    Some(LoadBalancerSettings { name: name.unwrap_or_else(|| host.clone()), url, host, port, ..balancer })
+    let (host, port) = (url.host.clone(), url.port);
+    let name = name.unwrap_or_else(|| host.clone());
+    Some(LoadBalancerSettings { name, url: url.to_string(), host, port, ..balancer })
 }
 
 fn topology(root: &mut Section, topology: &mut TopologySettings, notes: &mut Vec<Problem>) {

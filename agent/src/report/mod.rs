@@ -1,6 +1,43 @@
 //! Report: enrolment, the spool of transitions, delivery to the coordinator.
+//!
+//! [`Reporter`] is the whole of it for a caller: hand it transitions and the state, watch its [`DeliveryStatus`]. It
+//! needs no daemon, so that a simulated node or a load generator reports by the very code that a real one does, with a
+//! [`MemoryDisk`](disk::MemoryDisk) in the place of the state folder.
+//!
+//! Inside: [`spool`] (what must survive), [`identity`] (key, certificate, roots), `delivery` (the one task that decides
+//! what is done next), `errands` (each exchange and each piece of work on the disk, a task of its own), [`disk`] (the
+//! state folder, where faults can be put under it).
 
-use outrider_protocol::{ClockOffset, Fact, NodeConfig, Timestamp};
+mod backoff;
+mod client;
+mod delivery;
+pub mod disk;
+mod errands;
+mod frame;
+pub mod identity;
+mod outbox;
+pub mod spool;
+mod token;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use outrider_protocol::{ClockOffset, Fact, Latch, NodeConfig, NodeState, Timestamp, Transition};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+pub use client::ExchangeError;
+pub use outbox::{Target, TokenSource};
+pub use spool::{Spool, SpoolError, SpoolLimits};
+pub use token::{Token, TokenError};
+
+use crate::net::ProxySettings;
+use delivery::Delivery;
+use disk::{Disk, MemoryDisk};
+use outbox::Outbox;
+
+/// The clock, as sensors have it.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// How enrolment and delivery stand; what the loop judges the agent by.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -28,3 +65,122 @@ pub struct DeliveryStatus {
     /// Desired configuration last received.
     pub desired: Option<NodeConfig>,
 }
+
+/// What a [`Reporter`] is made of.
+pub struct ReporterOptions {
+    /// The state folder; an error says why it cannot be used. Transitions then live in memory, and nothing is enrolled,
+    /// for an identity that is lost at the next start would burn a token.
+    pub disk: Result<Arc<dyn Disk>, String>,
+    /// Bounds of the spool.
+    pub limits: SpoolLimits,
+    /// The clock.
+    pub clock: Clock,
+    /// Proxies on the way to the coordinator.
+    pub proxy: ProxySettings,
+    /// Where reports go, and as whom.
+    pub target: Target,
+}
+
+/// Takes transitions and the state, brings them to the coordinator, and says how that goes.
+pub struct Reporter {
+    outbox: Arc<Outbox>,
+    status: watch::Receiver<DeliveryStatus>,
+    task: JoinHandle<()>,
+    latches: Vec<Latch>,
+}
+
+impl Reporter {
+    /// Opens spool and desired configuration, which reads files, and starts delivering. Needs a tokio runtime.
+    pub fn start(options: ReporterOptions) -> Self {
+        let (disk, unusable) = match options.disk {
+            Ok(disk) => (Some(disk), String::new()),
+            Err(why) => (None, why),
+        };
+        let under: Arc<dyn Disk> = disk.clone().unwrap_or_else(|| Arc::new(MemoryDisk::default()));
+        let mut spool = Spool::open(under, options.limits, (options.clock)());
+        let latches = spool.latches().to_vec();
+        let desired = disk.as_ref().and_then(|disk| read_desired(&**disk));
+        let view = errands::view(&mut spool, !options.target.urls.is_empty());
+        if !view.problem.is_empty() {
+            log::error!("spool: {}", view.problem);
+        }
+        let status = DeliveryStatus { desired, error: unusable, ..DeliveryStatus::default() };
+        let (sender, receiver) = watch::channel(status);
+        let outbox = Arc::new(Outbox::default());
+        let delivery = Delivery::new(
+            outbox.clone(),
+            sender,
+            disk,
+            Arc::new(Mutex::new(spool)),
+            view,
+            options.clock,
+            options.proxy,
+            options.target,
+        );
+        Self { outbox, status: receiver, task: tokio::spawn(delivery.run()), latches }
+    }
+
+    /// Latches as the process before left them.
+    pub fn latches(&self) -> &[Latch] {
+        &self.latches
+    }
+
+    /// How enrolment and delivery stand, now and at every change.
+    pub fn status(&self) -> watch::Receiver<DeliveryStatus> {
+        self.status.clone()
+    }
+
+    /// Hands over what a turn brought: transitions with the latches after them, and the state. Never waits.
+    pub fn put(&self, transitions: Vec<Transition>, latches: &[Latch], state: Option<NodeState>) {
+        self.outbox.with(|pending| {
+            if !transitions.is_empty() {
+                pending.transitions.extend(transitions);
+                pending.latches = latches.to_vec();
+            }
+            pending.state = state.or(pending.state.take());
+        });
+    }
+
+    /// Changes where reports go.
+    pub fn configure(&self, target: Target) {
+        self.outbox.with(|pending| pending.target = Some(target));
+    }
+
+    /// Says which generation of the desired configuration is in force.
+    pub fn in_force(&self, generation: u64) {
+        self.outbox.with(|pending| pending.generation = Some(generation));
+    }
+
+    /// Tries at once whatever waits for its time: after a reload, or when the machine woke up.
+    pub fn wake(&self) {
+        self.outbox.with(|pending| pending.woken = true);
+    }
+
+    /// Writes what waits to the spool and tries to send it, for at most `limit`.
+    pub async fn stop(mut self, limit: Duration) {
+        self.outbox.with(|pending| pending.stopping = true);
+        if tokio::time::timeout(limit, &mut self.task).await.is_err() {
+            log::warn!("not everything could be delivered within {} s; it waits in the spool", limit.as_secs());
+        }
+    }
+}
+
+impl Drop for Reporter {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn read_desired(disk: &dyn Disk) -> Option<NodeConfig> {
+    let bytes = disk.read(errands::DESIRED).ok()?;
+    match serde_json::from_slice(&bytes) {
+        Ok(config) => Some(config),
+        Err(error) => {
+            log::warn!("the desired configuration on disk is damaged and is asked for anew: {error}");
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
