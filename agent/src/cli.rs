@@ -137,7 +137,7 @@ fn sense(arguments: &Arguments) -> SenseContext {
     SenseContext {
         root: arguments.root.clone(),
         clock: Arc::new(|| Timestamp::from(SystemTime::now())),
-        opener: Arc::new(crate::privileged::DirectOpener::below(arguments.root.clone())),
+        opener: crate::privileged::opener(&arguments.root),
     }
 }
 

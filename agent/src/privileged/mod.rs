@@ -15,10 +15,21 @@ mod serve;
 mod trusted;
 mod wire;
 
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::sense::OpenFile;
+
 pub use allow::AllowList;
 pub use client::{DirectOpener, HelperOpener};
 pub use serve::{Helper, Limits, ServeError, serve};
 pub use wire::{Refusal, Reply, Request};
+
+/// The opener for a machine whose file system lies at `root`: the root helper's for this machine, a direct one for a
+/// prepared folder.
+pub fn opener(root: &Path) -> Arc<dyn OpenFile> {
+    if root == Path::new("/") { Arc::new(HelperOpener::new()) } else { Arc::new(DirectOpener::below(root)) }
+}
 
 /// Where systemd listens for the helper.
 pub const SOCKET: &str = "/run/outrider/helper.sock";

@@ -139,8 +139,10 @@ fn is_network(fs_type: &str) -> bool {
 }
 
 /// One line of `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 struct Mount {
+    id: u32,
+    parent: u32,
     device_number: String,
     mount: String,
     fs_type: String,
@@ -193,7 +195,8 @@ pub(super) fn filesystems(cx: &SenseContext) -> Fact<Vec<FilesystemFacts>> {
 /// The mounts worth a look, ordered by mount point.
 fn on_disk(text: &str) -> Vec<Mount> {
     let mut by_device: BTreeMap<String, Mount> = BTreeMap::new();
-    for mount in text.lines().filter_map(parse_mount) {
+    let all: Vec<Mount> = text.lines().filter_map(parse_mount).collect();
+    for mount in all.iter().filter(|m| !is_hidden(m, &all)).cloned() {
         let fs_type = mount.fs_type.as_str();
         // An overlay is a container's view of a disk that is listed already, unless it is our own root.
         let view = fs_type == "overlay" && mount.mount != "/";
@@ -216,17 +219,40 @@ fn on_disk(text: &str) -> Vec<Mount> {
     mounts
 }
 
+/// True for a mount that another one covers, as a sandbox covers `/home`: asking at its mount point would tell of the
+/// cover.
+fn is_hidden(mount: &Mount, all: &[Mount]) -> bool {
+    let mut mount = mount;
+    // Up to the root; broken input may go in a circle.
+    for _ in 0..64 {
+        let covers = |q: &Mount| {
+            let on_top = q.parent == mount.id && q.mount == mount.mount;
+            let above = mount.mount.strip_prefix(&q.mount).is_some_and(|rest| rest.starts_with('/'));
+            q.id != mount.id && (on_top || q.parent == mount.parent && above && q.mount != "/")
+        };
+        if all.iter().any(covers) {
+            return true;
+        }
+        match all.iter().find(|p| p.id == mount.parent && p.id != mount.id) {
+            Some(parent) => mount = parent,
+            None => return false,
+        }
+    }
+    false
+}
+
 fn parse_mount(line: &str) -> Option<Mount> {
     // Optional fields end with a lone hyphen; type, source and the file system's options follow.
     let (before, after) = line.split_once(" - ")?;
-    let mut before = before.split(' ').skip(2);
+    let mut before = before.split(' ');
+    let (id, parent) = (before.next()?.parse().ok()?, before.next()?.parse().ok()?);
     let device_number = before.next()?.to_owned();
     let mount = unescape(before.nth(1)?);
     let mut after = after.split(' ');
     let fs_type = after.next()?.to_owned();
     let device = unescape(after.next()?);
     let read_only = after.next()?.split(',').any(|o| o == "ro");
-    mount.starts_with('/').then_some(Mount { device_number, mount, fs_type, device, read_only })
+    mount.starts_with('/').then_some(Mount { id, parent, device_number, mount, fs_type, device, read_only })
 }
 
 /// Blanks and backslashes are written as three octal digits there.
@@ -275,6 +301,18 @@ mod tests {
         let mounts = on_disk(MOUNTINFO);
         let seen: Vec<_> = mounts.iter().map(|m| (m.mount.as_str(), m.read_only)).collect();
         assert_eq!(seen, [("/", false), ("/home", false), ("/var/lib/rancher", true)]);
+    }
+
+    #[test]
+    fn a_disk_under_a_cover_is_not_seen() {
+        let covered = format!(
+            "{MOUNTINFO}40 28 0:60 / /home ro - tmpfs tmpfs ro\n41 25 9:9 / /var/lib/rancher/a/b rw - ext4 /dev/a rw\n\
+             42 25 0:61 / /var/lib/rancher/a rw - tmpfs tmpfs rw\n43 41 9:8 / /var/lib/rancher/a/b/c rw - xfs /dev/b rw\n"
+        );
+        let mounts = on_disk(&covered);
+        let seen: Vec<_> = mounts.iter().map(|m| m.mount.as_str()).collect();
+        assert_eq!(seen, ["/", "/var/lib/rancher"]);
+        assert_eq!(on_disk("1 1 8:1 / / rw - ext4 /dev/a rw\n2 3 8:2 / /x rw - ext4 /dev/b rw\n").len(), 2);
     }
 
     #[test]
