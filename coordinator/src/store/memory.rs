@@ -148,7 +148,13 @@ impl MemoryStore {
         let mut fresh = Vec::new();
         for t in transitions {
             let stored = stream.hashes.get(&t.sequence).map(String::as_str);
-            if order::is_new(t, stored, stream.highest, stream.pruned)? {
+            if order::is_new(
+                t.sequence,
+                &t.content_hash(),
+                stored,
+                stream.highest,
+                stream.pruned,
+            )? {
                 fresh.push(t);
             }
         }
@@ -311,5 +317,25 @@ impl History for MemoryStore {
 
     fn subscribe(&self) -> broadcast::Receiver<Arc<Event>> {
         self.events.subscribe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::conformance;
+
+    async fn new() -> Arc<MemoryStore> {
+        Arc::new(MemoryStore::new())
+    }
+
+    #[tokio::test]
+    async fn is_a_store() {
+        conformance::store(new).await;
+    }
+
+    #[tokio::test]
+    async fn is_a_history() {
+        conformance::history(new).await;
     }
 }

@@ -21,6 +21,7 @@ mod error;
 mod feed;
 pub mod memory;
 mod order;
+pub mod sqlite;
 
 pub use error::{HistoryError, StoreError};
 pub use feed::{Change, Watch};

@@ -20,23 +20,21 @@ pub(super) fn check(transitions: &[SequencedTransition]) -> Result<(), HistoryEr
     Ok(())
 }
 
-/// Whether `t` is to be stored (true), is stored already (false), or contradicts what is stored.
+/// Whether a transition is to be stored (true), is stored already (false), or contradicts what is stored.
 ///
 /// `stored`: hash under its sequence; `highest` and `pruned`: highest sequence ever stored, and highest removed by age.
 pub(super) fn is_new(
-    t: &SequencedTransition,
+    sequence: u64,
+    hash: &str,
     stored: Option<&str>,
     highest: u64,
     pruned: u64,
 ) -> Result<bool, HistoryError> {
     match stored {
-        Some(hash) if hash == t.content_hash() => Ok(false),
+        Some(stored) if stored == hash => Ok(false),
         // Its hash went with its age; it was acknowledged once and stays so.
-        None if t.sequence <= pruned => Ok(false),
-        None if t.sequence > highest => Ok(true),
-        _ => Err(HistoryError::Mismatch {
-            sequence: t.sequence,
-            highest,
-        }),
+        None if sequence <= pruned => Ok(false),
+        None if sequence > highest => Ok(true),
+        _ => Err(HistoryError::Mismatch { sequence, highest }),
     }
 }
