@@ -75,11 +75,10 @@ async fn part(app: Arc<App>) {
     let mut departures = app.registrar.departures();
     loop {
         match departures.recv().await {
-            Ok(departure) => {
-                if let Some(node) = app.follow(&departure.uid) {
-                    app.connections.close_node(&node);
-                }
-            }
+            Ok(departure) => match app.follow(&departure.uid) {
+                Some(node) => app.connections.close_node(&node),
+                None => app.fleet.forget(&departure.uid),
+            },
             // More at once than the channel holds: every node is looked at.
             Err(broadcast::error::RecvError::Lagged(_)) => {
                 for node in app.fleet.nodes() {

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// The reasons why a coordinator may not be ready. The words are part of `/readyz`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Latch {
+pub(crate) enum Latch {
     /// The store answers and takes writes.
     Store,
     /// Every listener accepts connections.
@@ -18,10 +18,10 @@ pub enum Latch {
 
 impl Latch {
     /// Every latch, in the order in which `/readyz?verbose` names them.
-    pub const ALL: [Latch; 4] = [Latch::Store, Latch::Listeners, Latch::OpenFiles, Latch::Fleet];
+    pub(crate) const ALL: [Latch; 4] = [Latch::Store, Latch::Listeners, Latch::OpenFiles, Latch::Fleet];
 
     /// The word for people and tools.
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Latch::Store => "store",
             Latch::Listeners => "listeners",
@@ -33,32 +33,32 @@ impl Latch {
 
 /// The latches that hold, each with its cause.
 #[derive(Debug, Default)]
-pub struct Latches(Mutex<BTreeMap<Latch, String>>);
+pub(crate) struct Latches(Mutex<BTreeMap<Latch, String>>);
 
 impl Latches {
     /// Latches as they stand before anything has started.
-    pub fn at_start() -> Self {
+    pub(crate) fn at_start() -> Self {
         let waiting = [(Latch::Listeners, "not yet listening"), (Latch::Fleet, "not yet read from the store")];
         Self(Mutex::new(waiting.into_iter().map(|(latch, why)| (latch, why.to_owned())).collect()))
     }
 
     /// Raises a latch; true when it did not hold before, so that the caller logs it once.
-    pub fn raise(&self, latch: Latch, why: impl Into<String>) -> bool {
+    pub(crate) fn raise(&self, latch: Latch, why: impl Into<String>) -> bool {
         self.lock().insert(latch, why.into()).is_none()
     }
 
     /// Drops a latch; true when it held.
-    pub fn clear(&self, latch: Latch) -> bool {
+    pub(crate) fn clear(&self, latch: Latch) -> bool {
         self.lock().remove(&latch).is_some()
     }
 
     /// Why this latch holds; `None` when it does not.
-    pub fn why(&self, latch: Latch) -> Option<String> {
+    pub(crate) fn why(&self, latch: Latch) -> Option<String> {
         self.lock().get(&latch).cloned()
     }
 
     /// `name: cause` of every latch that holds.
-    pub fn held(&self) -> Vec<String> {
+    pub(crate) fn held(&self) -> Vec<String> {
         self.lock().iter().map(|(latch, why)| format!("{}: {why}", latch.as_str())).collect()
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::enrol::EnrolError;
 use crate::pki::PkiError;
 use crate::server::{BindError, Limits};
+use crate::store::sqlite::OpenError;
 use crate::store::{HistoryError, StoreError};
 
 /// The port agents and people reach a coordinator at, unless told otherwise.
@@ -69,19 +70,14 @@ pub enum StartError {
     /// An address cannot be listened on.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// The state folder cannot be used.
-    #[error("the state folder {} cannot be used; it must belong to the user who runs the coordinator", path.display())]
-    StateDir {
-        /// The folder.
-        path: PathBuf,
+    /// The database cannot be opened, or another coordinator has the state folder.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// Opening the database ended early.
+    #[error("opening the database was interrupted: {detail}")]
+    Interrupted {
         /// Why.
-        source: std::io::Error,
-    },
-    /// Another coordinator runs on the state folder.
-    #[error("another coordinator runs on {}; stop it, or give this one its own --state-dir", path.display())]
-    Locked {
-        /// The folder.
-        path: PathBuf,
+        detail: String,
     },
     /// The certificate authority cannot be opened.
     #[error("the certificate authority cannot be used")]

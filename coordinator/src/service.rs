@@ -1,14 +1,11 @@
 //! A running coordinator: opened, started, stopped.
 
-use std::fs::{File, OpenOptions};
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use nix::fcntl::{Flock, FlockArg};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use outrider_protocol::{CoordinatorView, Latch as NodeLatch, NodeView, TokenRequest, TokenView};
 use tokio::sync::watch;
@@ -25,8 +22,9 @@ use crate::measured::Measured;
 use crate::metrics::Metrics;
 use crate::names;
 use crate::options::{Options, StartError};
-use crate::pki::{Authority, Lifetimes, files};
+use crate::pki::{Authority, Lifetimes};
 use crate::server::{Gate, Server, accept, bind};
+use crate::store::sqlite::SqliteStore;
 use crate::store::{History, Store, list_all};
 
 /// How long connections may take to end at shutdown.
@@ -42,7 +40,7 @@ pub struct Coordinator {
     listeners: JoinSet<()>,
     tasks: JoinSet<()>,
     progress: watch::Receiver<u64>,
-    _lock: Flock<File>,
+    database: Arc<SqliteStore>,
 }
 
 /// Starts a coordinator on the current runtime; it answers when this returns.
@@ -50,8 +48,6 @@ pub async fn start(options: Options) -> Result<Coordinator, StartError> {
     if options.listen.is_empty() {
         return Err(StartError::NoAddress);
     }
-    files::private_folder(&options.state_dir)?;
-    let lock = lock(&options.state_dir)?;
     let open_files = raise_open_files();
     // Bound first: an address in use is the commonest failure, and nothing has been touched yet.
     let listeners = options.listen.iter().map(|a| bind(*a)).collect::<Result<Vec<_>, _>>()?;
@@ -64,7 +60,9 @@ pub async fn start(options: Options) -> Result<Coordinator, StartError> {
     let gate = Gate::new(limits);
     let fleet = Fleet::new(clock, options.silent_after_intervals);
     let metrics = Arc::new(Metrics::new(fleet.clone(), gate.clone(), latches.clone()));
-    let (store, history) = open_store(&options.state_dir, &metrics, &latches).await?;
+    let database = open_store(&options.state_dir).await?;
+    let measured = Measured::new(database.clone(), metrics.clone(), latches.clone());
+    let (store, history): (Arc<dyn Store>, Arc<dyn History>) = (measured.clone(), measured);
 
     let lifetimes = Lifetimes { client: options.certificate_lifetime, ..Lifetimes::default() };
     let certificate_names = names::certificate_names(&options.names, &addresses);
@@ -109,7 +107,7 @@ pub async fn start(options: Options) -> Result<Coordinator, StartError> {
     }
     app.latches.clear(Latch::Listeners);
     log::info!("listening on {addresses:?} as {}; CA {}", app.url, app.authority.pin());
-    Ok(Coordinator { app, addresses, operator_token, listeners: accepting, tasks, progress, _lock: lock })
+    Ok(Coordinator { app, addresses, operator_token, listeners: accepting, tasks, progress, database })
 }
 
 impl Coordinator {
@@ -170,24 +168,9 @@ impl Coordinator {
         }
         self.tasks.shutdown().await;
         background::finish(&self.app).await;
+        self.database.close().await;
         log::info!("stopped");
     }
-}
-
-/// One coordinator a state folder: two would give one sequence two meanings.
-fn lock(state_dir: &Path) -> Result<Flock<File>, StartError> {
-    let unusable = |source| StartError::StateDir { path: state_dir.to_owned(), source };
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .mode(0o600)
-        .open(state_dir.join("lock"))
-        .map_err(unusable)?;
-    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
-        nix::errno::Errno::EWOULDBLOCK => StartError::Locked { path: state_dir.to_owned() },
-        other => unusable(other.into()),
-    })
 }
 
 /// Raises the soft limit of open files to the hard one; how many there may be.
@@ -197,16 +180,13 @@ fn raise_open_files() -> usize {
     usize::try_from(if raised { hard } else { soft }).unwrap_or(usize::MAX)
 }
 
-type Stores = (Arc<dyn Store>, Arc<dyn History>);
-
-async fn open_store(
-    _state_dir: &Path,
-    metrics: &Arc<Metrics>,
-    latches: &Arc<Latches>,
-) -> Result<Stores, StartError> {
-    let store = Arc::new(crate::store::memory::MemoryStore::new());
-    let measured = Measured::new(store, metrics.clone(), latches.clone());
-    Ok((measured.clone(), measured))
+/// Opens the store, which is also the lock on the state folder.
+async fn open_store(state_dir: &Path) -> Result<Arc<SqliteStore>, StartError> {
+    let folder = state_dir.to_owned();
+    // The whole file is read once to prove it sound.
+    let opened = tokio::task::spawn_blocking(move || SqliteStore::open(&folder)).await;
+    let opened = opened.map_err(|e| StartError::Interrupted { detail: e.to_string() })??;
+    Ok(Arc::new(opened.store))
 }
 
 /// Reads the fleet as it was when it was last written.

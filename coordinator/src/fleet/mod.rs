@@ -165,6 +165,10 @@ impl Fleet {
         drop(index);
         self.settle(&node);
         self.node_changed(&node);
+        // Until its first word it is shown as what it is, from the first moment on.
+        if node.may_speak() && node.heard_at().is_none() {
+            self.judge_silence_of(&node, self.clock.elapsed(), self.clock.now());
+        }
         node
     }
 

@@ -1,0 +1,211 @@
+//! The way of a node: enrolled, reporting, silent, heard again; what a restart keeps; what certificates open.
+
+mod support;
+
+use std::time::Duration;
+
+use http::Method;
+use outrider_protocol::*;
+use serde_json::json;
+use support::*;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_enrols_reports_falls_silent_and_is_heard_again() {
+    let bed = Bed::start().await;
+    let agent = bed.enrol("n1", "rancher").await;
+    let operator = bed.operator();
+
+    let (_, node) = operator.get("/v1/nodes/n1").await;
+    assert_eq!((&node["ready"], &node["conditions"][0]["reason"]), (&json!("Unknown"), &json!("NodeNeverReported")));
+
+    let state = agent.state(vec![ready()]);
+    let mut connection = agent.client.open().await;
+    let report = agent.report(vec![transition(1, ready())], Some(state.clone()));
+    let (status, ack) = connection.post("/v1/reports", &report).await;
+    assert_eq!((status, &ack["acknowledged"]), (200, &json!(1)), "{ack}");
+    let (status, ack) = connection.post("/v1/heartbeat", &agent.heartbeat(&state.digest, 1)).await;
+    assert_eq!((status, &ack["resync"], &ack["acknowledged"]), (200, &json!(false), &json!(1)), "{ack}");
+
+    let (_, list) = operator.get("/v1/nodes?labelSelector=cluster%3Drancher%2Cready%3DTrue").await;
+    assert_eq!(list["items"][0]["name"], "n1", "{list}");
+    assert_eq!(list["items"][0]["zone"], "zone-1");
+    let (_, clusters) = operator.get("/v1/clusters").await;
+    assert_eq!(clusters["items"][0]["nodes"], json!(["n1"]));
+
+    // It announced a heartbeat every second and says nothing more.
+    let node = until("silent", async || operator.get("/v1/nodes/n1").await.1, |n| n["ready"] == "Unknown").await;
+    let silent = &node["conditions"][0];
+    assert_eq!((&silent["type"], &silent["reason"]), (&json!("Ready"), &json!("NodeSilent")), "{silent}");
+    assert!(silent["message"].as_str().unwrap().contains("every 1 s"), "{silent}");
+
+    connection.post("/v1/heartbeat", &agent.heartbeat(&state.digest, 30)).await;
+    let (_, node) = operator.get("/v1/nodes/n1").await;
+    assert_eq!((&node["ready"], &node["conditions"][0]["reason"]), (&json!("True"), &json!("AgentRunning")), "{node}");
+
+    let reasons = until(
+        "three events",
+        async || {
+            let (_, events) = operator.get("/v1/nodes/n1/events").await;
+            let of = |e: &serde_json::Value| e["transition"]["condition"]["reason"].as_str().unwrap().to_owned();
+            events["items"].as_array().unwrap().iter().map(of).collect::<Vec<_>>()
+        },
+        |reasons| reasons.len() == 3,
+    )
+    .await;
+    assert_eq!(reasons, ["AgentRunning", "NodeSilent", "AgentRunning"]);
+    bed.coordinator.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_shows_the_last_known_state_with_its_age() {
+    let bed = Bed::start().await;
+    let agent = bed.enrol("n1", "rancher").await;
+    let mut lost = ready();
+    lost.message = "kept over a restart".to_owned();
+    let report = agent.report(vec![transition(1, lost.clone())], Some(agent.state(vec![lost])));
+    assert_eq!(agent.client.post("/v1/reports", &report).await.0, 200);
+    let (_, before) = bed.operator().get("/v1/nodes/n1").await;
+
+    let bed = bed.restart(|_| {}).await;
+    let agent = agent.moved(&bed);
+    let (_, after) = bed.operator().get("/v1/nodes/n1").await;
+    assert_eq!(after["conditions"], before["conditions"]);
+    assert_eq!(after["ready"], "True");
+    assert!(after["lastSeen"].is_string(), "{after}");
+    let (_, events) = bed.operator().get("/v1/events").await;
+    assert_eq!(events["items"].as_array().unwrap().len(), 1, "{events}");
+
+    // What was acknowledged before stays so: repeated, it is acknowledged again and stored once.
+    let (status, ack) = agent.client.post("/v1/reports", &report).await;
+    assert_eq!((status, &ack["acknowledged"]), (200, &json!(1)));
+    let (_, events) = bed.operator().get("/v1/events").await;
+    assert_eq!(events["items"].as_array().unwrap().len(), 1, "{events}");
+    bed.coordinator.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reports_are_refused_with_the_reason() {
+    let bed = Bed::start().await;
+    let (one, two) = (bed.enrol("one", "").await, bed.enrol("two", "").await);
+    let post = async |report: &NodeReport| {
+        let (status, body) = one.client.post("/v1/reports", report).await;
+        (status, body["reason"].as_str().unwrap_or_default().to_owned(), body)
+    };
+
+    let (status, reason, body) = post(&two.report(vec![], None)).await;
+    assert_eq!((status, &*reason), (403, "NotYourNode"));
+    assert!(body["message"].as_str().unwrap().contains("one") && body["message"].as_str().unwrap().contains("two"));
+
+    assert_eq!(post(&one.report(vec![transition(5, ready())], None)).await.0, 200);
+    let mut other = ready();
+    other.message = "another content under one sequence".to_owned();
+    let (status, reason, _) = post(&one.report(vec![transition(5, other)], None)).await;
+    assert_eq!((status, &*reason), (409, "EpochMismatch"));
+
+    let unordered = vec![transition(9, ready()), transition(8, ready())];
+    let (status, reason, _) = post(&one.report(unordered, None)).await;
+    assert_eq!((status, &*reason), (400, "OutOfOrder"));
+
+    let twice = one.state(vec![ready(), ready()]);
+    let (status, reason, body) = post(&one.report(vec![], Some(twice))).await;
+    assert_eq!((status, &*reason), (400, "InvalidReport"), "{body}");
+
+    let mut wrong = one.report(vec![], None);
+    wrong.meta.kind = "Heartbeat".to_owned();
+    let (status, reason, _) = post(&wrong).await;
+    assert_eq!((status, &*reason), (400, "WrongKind"));
+    bed.coordinator.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_revoked_node_is_cut_off_at_once() {
+    let bed = Bed::start().await;
+    let agent = bed.enrol("n1", "").await;
+    let state = agent.state(vec![ready()]);
+    let mut connection = agent.client.open().await;
+    assert_eq!(connection.post("/v1/reports", &agent.report(vec![], Some(state.clone()))).await.0, 200);
+
+    let operator = bed.operator();
+    let held = async { connection.post("/v1/heartbeat", &agent.heartbeat(&state.digest, 3000)).await };
+    let revoke = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        operator.post("/v1/nodes/n1/revoke", &()).await
+    };
+    let ((status, body), (revoked, node)) = tokio::join!(held, revoke);
+    assert_eq!((status, &body["reason"]), (403, &json!("NodeRevoked")), "{body}");
+    assert_eq!((revoked, &node["enrolment"]), (200, &json!("revoked")));
+    tokio::time::timeout(PATIENCE, &mut connection.task).await.expect("the connection is closed").unwrap();
+
+    let (status, body) = agent.client.post("/v1/reports", &agent.report(vec![], None)).await;
+    assert_eq!((status, &body["reason"]), (403, &json!("NodeRevoked")), "{body}");
+    bed.coordinator.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_expired_certificate_renews_and_does_nothing_else() {
+    let bed = Bed::with(|o| o.certificate_lifetime = Duration::from_secs(2)).await;
+    let mut agent = bed.enrol("n1", "").await;
+    let report = agent.report(vec![], None);
+    let refused = until(
+        "expired",
+        async || agent.client.post("/v1/reports", &report).await,
+        |(status, _)| *status != 200,
+    )
+    .await;
+    assert_eq!((refused.0, &refused.1["reason"]), (401, &json!("CertificateExpired")), "{refused:?}");
+
+    let request = RenewRequest { meta: TypeMeta::new("RenewRequest"), csr: csr(&agent.key) };
+    let (status, body) = agent.client.post("/v1/renew", &request).await;
+    assert_eq!(status, 200, "{body}");
+    let response: EnrollResponse = serde_json::from_value(body).unwrap();
+    assert_eq!(response.node_uid, agent.uid);
+    agent.client = Agent::client(&bed, &agent.key, &response);
+    assert_eq!(agent.client.post("/v1/reports", &agent.report(vec![], None)).await.0, 200);
+    bed.coordinator.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_desired_generation_wakes_a_held_heartbeat() {
+    let bed = Bed::start().await;
+    let agent = bed.enrol("n1", "").await;
+    let state = agent.state(vec![ready()]);
+    let mut connection = agent.client.open().await;
+    assert_eq!(connection.post("/v1/reports", &agent.report(vec![], Some(state.clone()))).await.0, 200);
+
+    let operator = bed.operator();
+    let (_, current) = operator.get("/v1/nodes/n1/config").await;
+    assert_eq!(current["generation"], 0);
+    let held = async { connection.post("/v1/heartbeat", &agent.heartbeat(&state.digest, 3000)).await };
+    let change = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let wanted = json!({ "apiVersion": API_VERSION, "kind": "NodeConfig", "generation": 0,
+            "spec": { "heartbeatSeconds": 5 } });
+        operator.send(Method::PUT, "/v1/nodes/n1/config", &wanted).await
+    };
+    let ((status, ack), (changed, config)) = tokio::join!(held, change);
+    assert_eq!((changed, &config["generation"]), (200, &json!(1)), "{config}");
+    assert_eq!((status, &ack["desired"]["generation"]), (200, &json!(1)), "{ack}");
+    assert_eq!(ack["desired"]["spec"]["heartbeatSeconds"], 5);
+
+    // Based on a generation that is over: told, not lost.
+    let stale = json!({ "apiVersion": API_VERSION, "kind": "NodeConfig", "generation": 0, "spec": {} });
+    let (status, body) = operator.send(Method::PUT, "/v1/nodes/n1/config", &stale).await;
+    assert_eq!((status, &body["reason"]), (409, &json!("ConfigChanged")));
+    bed.coordinator.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shutdown_answers_held_heartbeats() {
+    let bed = Bed::start().await;
+    let agent = bed.enrol("n1", "").await;
+    let state = agent.state(vec![ready()]);
+    let mut connection = agent.client.open().await;
+    assert_eq!(connection.post("/v1/reports", &agent.report(vec![], Some(state.clone()))).await.0, 200);
+    let held = async { connection.post("/v1/heartbeat", &agent.heartbeat(&state.digest, 3000)).await };
+    let stop = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        bed.coordinator.shutdown().await;
+    };
+    let ((status, _), ()) = tokio::join!(held, stop);
+    assert_eq!(status, 200);
+}
