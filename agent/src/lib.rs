@@ -15,4 +15,4 @@ pub mod report;
 pub mod sense;
 
 pub use capture::capture;
-pub use daemon::{RunError, RunOptions, run};
+pub use daemon::{Embedding, RunError, RunOptions, run};

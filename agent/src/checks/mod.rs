@@ -4,6 +4,7 @@
 //! `Unknown (TimedOut)`, a panic `Unknown (Panicked)`, and neither holds up anybody else. Readings go to the one loop
 //! through a [`Mailbox`] that keeps the newest a check.
 
+mod etcd;
 mod mailbox;
 mod pass;
 mod sensors;

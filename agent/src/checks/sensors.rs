@@ -4,9 +4,11 @@ use std::future::Future;
 use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use outrider_protocol::{Check, ClockOffset, Fact, UnknownCause};
 
+use super::etcd::EtcdWatch;
 use super::{Reading, SlotGuard};
 use crate::config::Settings;
 use crate::sense::{self, SenseContext};
@@ -32,12 +34,13 @@ pub trait Sensors: Send + Sync {
 /// The sensors of this machine.
 pub struct Machine {
     cx: SenseContext,
+    etcd: EtcdWatch,
 }
 
 impl Machine {
     /// Sensors that read through `cx`.
     pub fn new(cx: SenseContext) -> Self {
-        Self { cx }
+        Self { cx, etcd: EtcdWatch::default() }
     }
 }
 
@@ -55,6 +58,15 @@ impl Sensors for Machine {
                 let _guard = guard;
                 Some(Reading::GuestAgent(sense::guest_agent::read(&cx).await))
             }),
+            Check::Etcd => {
+                let etcd = self.etcd.clone();
+                Box::pin(async move {
+                    let _guard = guard;
+                    let settings = &context.settings;
+                    let interval = settings.checks.get(&Check::Etcd).map_or(Duration::ZERO, |c| c.interval);
+                    Some(Reading::Etcd(etcd.look(&cx, &settings.etcd, interval).await))
+                })
+            }
             check => Box::pin(async move {
                 let _guard = guard;
                 Reading::unknown(

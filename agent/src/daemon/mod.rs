@@ -3,7 +3,9 @@
 //! A turn: facts -> [judge](outrider_diagnosis::judge) -> latch -> transitions -> plan -> act -> report. The loop waits
 //! for whatever comes first: readings, a question, news of delivery, a signal, a check that is due.
 
+mod desired;
 mod schedule;
+mod start;
 mod state;
 mod time;
 mod turn;
@@ -13,14 +15,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 
 use crate::checks::{Reading, Sensors};
 use crate::config::ConfigSource;
 use crate::local::{self, SocketError};
 use crate::notify::Notifier;
-use crate::report::DeliveryStatus;
+use crate::report::{DeliveryStatus, Token};
 use crate::sense::SenseContext;
 use turn::Daemon;
 
@@ -36,8 +38,19 @@ pub struct RunOptions {
     pub sense: SenseContext,
     /// Other sensors than this machine's.
     pub sensors: Option<Arc<dyn Sensors>>,
+    /// What a program that embeds the daemon decides in place of the configuration.
+    pub embedding: Option<Embedding>,
     /// Tells the service manager; [`Notifier::silent`] when the daemon is part of another program.
     pub notifier: Notifier,
+}
+
+/// What a program that embeds the daemon (`outrider up`) decides in place of `[coordinator]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Embedding {
+    /// Addresses of the coordinator.
+    pub urls: Vec<String>,
+    /// The enrolment token, which pins its CA.
+    pub token: Option<Token>,
 }
 
 /// The daemon could not start.
@@ -46,6 +59,9 @@ pub enum RunError {
     /// The local socket could not be opened.
     #[error(transparent)]
     Socket(#[from] SocketError),
+    /// Another daemon uses the state folder.
+    #[error("another agent uses the state folder {0}; stop it first (`systemctl stop outrider-agent`)")]
+    StateInUse(PathBuf),
     /// The folder for the socket and the status file cannot be made.
     #[error("the folder {0} cannot be made")]
     RuntimeDir(PathBuf, #[source] std::io::Error),
@@ -59,6 +75,7 @@ enum Event {
     Readings(Vec<Reading>),
     Question(local::Question),
     Delivery(DeliveryStatus),
+    DeliveryEnded,
     Reload,
     Due,
 }
@@ -70,8 +87,8 @@ pub async fn run(options: RunOptions, shutdown: impl Future<Output = ()>) -> Res
     let socket = local::open(&runtime_dir.join("agent.sock"))?;
     let mut hangup = signal(SignalKind::hangup()).map_err(RunError::Signals)?;
     let (ask, mut questions) = mpsc::channel(local::CLIENTS);
-    let (_deliver, mut delivery) = watch::channel(DeliveryStatus::default());
-    let mut daemon = Daemon::start(options);
+    let mut daemon = Daemon::start(options)?;
+    let (mut delivery, mut delivers) = (daemon.delivery(), true);
     let clients = tokio::spawn(socket.serve(ask));
     tokio::pin!(shutdown);
     daemon.ready();
@@ -80,7 +97,10 @@ pub async fn run(options: RunOptions, shutdown: impl Future<Output = ()>) -> Res
             () = &mut shutdown => break,
             Some(()) = hangup.recv() => Event::Reload,
             Some(question) = questions.recv() => Event::Question(question),
-            Ok(()) = delivery.changed() => Event::Delivery(delivery.borrow_and_update().clone()),
+            changed = delivery.changed(), if delivers => {
+                delivers = changed.is_ok();
+                if delivers { Event::Delivery(delivery.borrow_and_update().clone()) } else { Event::DeliveryEnded }
+            }
             readings = daemon.mailbox.take() => Event::Readings(readings),
             () = sleep_until(daemon.next_due()) => Event::Due,
         };

@@ -1,6 +1,7 @@
 //! Everything the loop owns, and one turn of it: facts -> judgement -> latches -> transitions.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use outrider_diagnosis as diagnosis;
 use outrider_protocol::{
@@ -90,6 +91,28 @@ impl State {
         let simulated = self.node.simulated;
         self.node = NodeRef { uid, simulated, ..node_ref(&settings) };
         self.settings = Arc::new(settings);
+    }
+
+    /// Takes over how delivery stands.
+    pub(super) fn take_delivery(&mut self, status: DeliveryStatus) {
+        self.node.uid.clone_from(&status.node_uid);
+        self.delivery = status;
+    }
+
+    /// Delivery ended inside: nothing will be delivered until the daemon is started anew.
+    pub(super) fn delivery_ended(&mut self, now: Timestamp) {
+        "delivery failed inside Outrider; restart the agent and report its journal".clone_into(&mut self.delivery.error);
+        self.delivery.failing_since.get_or_insert(now);
+    }
+
+    /// Whether any check has been read.
+    pub(super) fn has_read(&self) -> bool {
+        self.readings().iter().any(|(check, ..)| self.settings.checks.get(check).is_some_and(|c| c.enabled))
+    }
+
+    /// Whether this machine can say who it is. A host that cannot be read, or is not to be, is not waited for for ever.
+    pub(super) fn knows_itself(&self, running: Duration) -> bool {
+        self.checks.host.is_some() || running >= Duration::from_secs(15)
     }
 
     /// Puts a reading in place of the earlier one.

@@ -4,27 +4,35 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use outrider_protocol::{Check, Timestamp, Transition};
+use outrider_protocol::{Check, NodeConfig, Transition};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::desired::effective;
 use super::schedule::Schedule;
+use super::start::StateFolder;
 use super::state::State;
 use super::time::{Clocks, Jump, Timekeeper};
-use super::{Event, RunOptions};
+use super::{Embedding, Event, RunError, RunOptions, start};
 use crate::act::{self, Action};
 use crate::checks::{Machine, Mailbox, PassContext, Reading, Sensors, pass};
-use crate::config::{self, ConfigSource};
+use crate::config::{self, ConfigSource, Loaded};
 use crate::journal::TransitionLog;
 use crate::local::{Ask, Question};
 use crate::notify::Notifier;
+use crate::report::{DeliveryStatus, Reporter};
 use crate::sense::SenseContext;
 
 /// The longest the loop sleeps: the watchdog is fed, and suspend and a set clock noticed, at this pace at least.
 const HOUSEKEEPING: Duration = Duration::from_secs(10);
 /// While a judgement waits to be shown.
 const PENDING: Duration = Duration::from_secs(1);
-/// How old the status file and the textfile may be while nothing changes.
+/// How old the status file, the textfile and the state at delivery may be while nothing changes.
 const REFRESH: Duration = Duration::from_secs(30);
+/// How long the first verdict waits for a first reading: until then, what was shown before a restart stands.
+const FIRST_READING: Duration = Duration::from_secs(15);
+/// For what can still be written and sent at the end.
+const DRAIN: Duration = Duration::from_secs(4);
 
 /// Everything the loop owns.
 pub(super) struct Daemon {
@@ -34,37 +42,59 @@ pub(super) struct Daemon {
     sensors: Arc<dyn Sensors>,
     sense: SenseContext,
     config: ConfigSource,
+    embedding: Option<Embedding>,
     runtime_dir: PathBuf,
+    reporter: Reporter,
     notifier: Notifier,
     journal: TransitionLog,
     timekeeper: Timekeeper,
+    started: Instant,
     last_turn: Instant,
-    files_written: Option<Instant>,
+    refreshed: Option<Instant>,
+    told_digest: String,
+    _folder: StateFolder,
 }
 
 impl Daemon {
     /// Reads the configuration and what the process before left; nothing runs yet.
-    pub(super) fn start(options: RunOptions) -> Self {
-        let loaded = config::load(&options.config);
-        loaded.problems.iter().for_each(|problem| log::error!("configuration: {problem}"));
-        loaded.notes.iter().for_each(|note| log::info!("configuration: {note}"));
+    pub(super) fn start(options: RunOptions) -> Result<Self, RunError> {
+        let loaded = read_config(&options.config);
         let now = options.sense.now();
+        let folder = StateFolder::open(&options.state_dir)?;
+        let target = start::target(&loaded.settings, options.embedding.as_ref());
+        let reporter = start::reporter(&folder, &options.sense, target);
+        let mut state = State::new(&loaded, reporter.latches().to_vec(), now);
+        state.storage_problem = folder.problem();
+        state.delivery = reporter.status().borrow().clone();
         let mut daemon = Self {
             mailbox: Arc::default(),
-            state: State::new(&loaded, Vec::new(), now),
+            state,
             schedule: Schedule::default(),
             sensors: options.sensors.unwrap_or_else(|| Arc::new(Machine::new(options.sense.clone()))),
             sense: options.sense,
             config: options.config,
+            embedding: options.embedding,
             runtime_dir: options.runtime_dir,
+            reporter,
             notifier: options.notifier,
             journal: TransitionLog::default(),
             timekeeper: Timekeeper::new(Clocks::read()),
+            started: Instant::now(),
             last_turn: Instant::now(),
-            files_written: None,
+            refreshed: None,
+            told_digest: String::new(),
+            _folder: folder,
         };
-        daemon.settings_changed();
-        daemon
+        match daemon.state.delivery.desired.clone() {
+            Some(desired) => daemon.apply_desired(&desired),
+            None => daemon.settings_changed(),
+        }
+        Ok(daemon)
+    }
+
+    /// How delivery stands, for the loop to wait on.
+    pub(super) fn delivery(&self) -> watch::Receiver<DeliveryStatus> {
+        self.reporter.status()
     }
 
     /// Configuration read, socket open: what else is missing shows in conditions and must not hold back the boot.
@@ -88,15 +118,18 @@ impl Daemon {
             // A question changes nothing and must not make the loop turn faster than it would.
             Event::Question(question) => return self.answer(question),
             Event::Readings(readings) => readings.into_iter().for_each(|reading| self.take(reading)),
-            Event::Delivery(status) => self.state.delivery = status,
+            Event::Delivery(status) => self.state.take_delivery(status),
+            Event::DeliveryEnded => self.state.delivery_ended(self.sense.now()),
             Event::Reload => self.reload(),
             Event::Due => self.look_at_the_clocks(),
         }
         self.begin_due_passes();
-        let transitions = self.state.judge(self.sense.now());
-        self.act(&transitions);
         self.last_turn = Instant::now();
-        self.notifier.status(self.state.summary());
+        if self.state.has_read() || self.started.elapsed() >= FIRST_READING {
+            let transitions = self.state.judge(self.sense.now());
+            self.act(transitions);
+            self.notifier.status(self.state.summary());
+        }
         self.notifier.alive();
     }
 
@@ -123,37 +156,43 @@ impl Daemon {
         }
     }
 
-    /// Plans the steps of this turn and takes them.
-    fn act(&mut self, transitions: &[Transition]) {
+    /// Plans the steps of this turn, takes them, reports.
+    fn act(&mut self, transitions: Vec<Transition>) {
         let now = Instant::now();
         transitions.iter().for_each(|transition| self.journal.write(transition, now));
         self.journal.sum_up(now);
-        let stale = self.files_written.is_none_or(|at| now.duration_since(at) >= REFRESH);
-        let write = stale || !transitions.is_empty();
-        let settings = self.state.settings.clone();
+        let refresh = self.refreshed.is_none_or(|at| now.duration_since(at) >= REFRESH);
+        let write = refresh || !transitions.is_empty();
+        let (desired, coordinator) = (self.state.delivery.desired.clone(), self.state.delivery.coordinator.clone());
         let input = act::TurnInput {
-            transitions,
-            coordinator: None,
-            desired: None,
+            transitions: &transitions,
+            coordinator: Some(coordinator.as_str()).filter(|url| !url.is_empty()),
+            desired: desired.as_ref().filter(|desired| desired.generation != self.state.generation),
             status_file: write.then(|| self.runtime_dir.join("status.json")),
-            textfile: settings.report.textfile.clone().filter(|_| write),
+            textfile: self.state.settings.report.textfile.clone().filter(|_| write),
         };
         let (actions, _held) = act::plan(&input);
         for action in &actions {
-            if let Err(error) = self.do_one(action) {
+            if let Err(error) = self.take_step(action) {
                 let step = action.step();
                 log::warn!("{} {}: {error}", step.kind, step.target);
             }
         }
+        self.report(transitions, refresh);
         if write {
-            self.files_written = Some(now);
+            self.refreshed = Some(now);
         }
     }
 
-    fn do_one(&mut self, action: &Action<'_>) -> std::io::Result<()> {
+    fn take_step(&mut self, action: &Action<'_>) -> std::io::Result<()> {
         let now = self.sense.now();
         match action {
-            Action::Spool(_) | Action::ApplyDesired(_) => Ok(()),
+            // Handed over in one piece with the latches, by `report`.
+            Action::Spool(_) => Ok(()),
+            Action::ApplyDesired(desired) => {
+                self.apply_desired(desired);
+                Ok(())
+            }
             Action::WriteStatus(path) => {
                 let bytes = serde_json::to_vec_pretty(&self.state.status(now))?;
                 act::replace_file(path, &bytes, 0o640)
@@ -162,6 +201,19 @@ impl Daemon {
                 let text = act::render_textfile(self.state.conditions(), &self.state.agent_facts(), now);
                 act::replace_file(path, text.as_bytes(), 0o644)
             }
+        }
+    }
+
+    /// Hands transitions to the spool, with the latches that followed from them, and the state when it is news. Without a
+    /// coordinator the spool keeps the latches alone.
+    fn report(&mut self, transitions: Vec<Transition>, refresh: bool) {
+        let state = self.state.knows_itself(self.started.elapsed()).then(|| self.state.node_state());
+        let state = state.filter(|state| refresh || state.digest != self.told_digest);
+        if let Some(state) = &state {
+            self.told_digest.clone_from(&state.digest);
+        }
+        if !transitions.is_empty() || state.is_some() {
+            self.reporter.put(transitions, self.state.latches(), state);
         }
     }
 
@@ -181,17 +233,32 @@ impl Daemon {
     /// SIGHUP: read the configuration anew; with problems, the last good one stays in force.
     fn reload(&mut self) {
         self.notifier.reloading();
-        let loaded = config::load(&self.config);
-        loaded.problems.iter().for_each(|problem| log::error!("configuration: {problem}"));
-        loaded.notes.iter().for_each(|note| log::info!("configuration: {note}"));
+        let loaded = read_config(&self.config);
         match loaded.problems.len() {
             0 => log::info!("configuration reloaded"),
-            n => log::error!("configuration has {n} problems; the last good one stays in force"),
+            n => log::error!("the configuration has {n} problems; the last good one stays in force"),
         }
         self.state.take_config(&loaded, false);
-        self.settings_changed();
+        match self.state.delivery.desired.clone() {
+            Some(desired) => self.apply_desired(&desired),
+            None => self.settings_changed(),
+        }
         self.schedule.all_due(Instant::now());
+        self.reporter.wake();
         self.notifier.ready();
+    }
+
+    /// Puts what the coordinator desires in force, over the node's own settings. Safe to repeat.
+    fn apply_desired(&mut self, desired: &NodeConfig) {
+        let (settings, held) = effective(&self.state.own, &desired.spec);
+        if self.state.generation != desired.generation {
+            log::info!("desired configuration of generation {} is in force", desired.generation);
+            held.iter().for_each(|held| log::warn!("desired {} is held back: {}", held.path, held.reason));
+        }
+        self.state.take_settings(settings);
+        self.state.generation = desired.generation;
+        self.settings_changed();
+        self.reporter.in_force(desired.generation);
     }
 
     fn settings_changed(&mut self) {
@@ -201,17 +268,16 @@ impl Daemon {
                 self.state.take_reading(reading);
             }
         }
+        self.reporter.configure(start::target(&self.state.settings, self.embedding.as_ref()));
     }
 
     fn look_at_the_clocks(&mut self) {
         for jump in self.timekeeper.look(Clocks::read()) {
             match jump {
                 Jump::Suspended(time) => {
-                    log::info!(
-                        "the machine was suspended for {} s; everything is read again",
-                        time.as_secs()
-                    );
+                    log::info!("the machine was suspended for {} s; everything is read again", time.as_secs());
                     self.schedule.all_due(Instant::now());
+                    self.reporter.wake();
                 }
                 Jump::ClockSet(ms) => {
                     log::warn!("the wall clock was set by {:.1} s", ms as f64 / 1000.0);
@@ -222,8 +288,15 @@ impl Daemon {
     }
 
     /// The last words: within five seconds, what can be written and sent is.
-    pub(super) async fn drain(&mut self) {
+    pub(super) async fn drain(self) {
         self.notifier.stopping();
-        let _: Timestamp = self.sense.now();
+        self.reporter.stop(DRAIN).await;
     }
+}
+
+fn read_config(source: &ConfigSource) -> Loaded {
+    let loaded = config::load(source);
+    loaded.problems.iter().for_each(|problem| log::error!("configuration: {problem}"));
+    loaded.notes.iter().for_each(|note| log::info!("configuration: {note}"));
+    loaded
 }
