@@ -38,9 +38,10 @@ async fn a_node_enrols_reports_falls_silent_and_is_heard_again() {
     assert_eq!((&silent["type"], &silent["reason"]), (&json!("Ready"), &json!("NodeSilent")), "{silent}");
     assert!(silent["message"].as_str().unwrap().contains("every 1 s"), "{silent}");
 
-    connection.post("/v1/heartbeat", &agent.heartbeat(&state.digest, 30)).await;
-    let (_, node) = operator.get("/v1/nodes/n1").await;
-    assert_eq!((&node["ready"], &node["conditions"][0]["reason"]), (&json!("True"), &json!("AgentRunning")), "{node}");
+    let held = agent.heartbeat(&state.digest, 600);
+    let held = tokio::spawn(async move { connection.post("/v1/heartbeat", &held).await });
+    let node = until("heard", async || operator.get("/v1/nodes/n1").await.1, |n| n["ready"] == "True").await;
+    assert_eq!(node["conditions"][0]["reason"], "AgentRunning", "{node}");
 
     let reasons = until(
         "three events",
@@ -54,6 +55,7 @@ async fn a_node_enrols_reports_falls_silent_and_is_heard_again() {
     .await;
     assert_eq!(reasons, ["AgentRunning", "NodeSilent", "AgentRunning"]);
     bed.coordinator.shutdown().await;
+    assert_eq!(held.await.unwrap().0, 200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

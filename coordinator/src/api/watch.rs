@@ -148,7 +148,7 @@ fn frames(
     live: Receiver<Frame>,
 ) -> impl Stream<Item = Result<Frame, std::convert::Infallible>> {
     let sending = Sending { app, connection, _place: place, backlog, live };
-    stream::unfold(sending, async |mut sending| {
+    stream::unfold(sending, |mut sending| async move {
         let frame = match sending.backlog.next(&sending.app) {
             Some(frame) => frame,
             None => tokio::select! {

@@ -83,7 +83,7 @@ impl Announcements {
             }
         }
         let results: Vec<_> = stream::iter(batches)
-            .map(async |(origin, batch)| {
+            .map(|(origin, batch)| async move {
                 let result = history.append(&origin, self.epoch, &batch, now).await;
                 (origin, batch, result)
             })

@@ -57,24 +57,26 @@ impl Fleet {
             nodes.chain(self.unsaved_clusters.take().into_iter().map(Unsaved::Cluster)).collect();
         let count = unsaved.len();
         let failures: Vec<StoreError> = stream::iter(unsaved)
-            .map(async |item| {
-                let (key, document) = self.document(&item);
-                let error = store.put(&key, document, Expect::Any).await.err()?;
-                if let StoreError::Invalid { .. } = error {
-                    log::error!("the state under {key} cannot be kept: {error}");
-                    return None;
-                }
-                match &item {
-                    Unsaved::Node(node) => self.unsaved_nodes.add(&node.uid, node),
-                    Unsaved::Cluster(cluster) => self.unsaved_clusters.add(&cluster.name, cluster),
-                }
-                Some(error)
-            })
+            .map(|item| self.save_one(store, item))
             .buffer_unordered(AT_ONCE)
-            .filter_map(async |failure| failure)
+            .filter_map(std::future::ready)
             .collect()
             .await;
         failures.into_iter().next().map_or(Ok(count), Err)
+    }
+
+    async fn save_one(&self, store: &dyn Store, item: Unsaved) -> Option<StoreError> {
+        let (key, document) = self.document(&item);
+        let error = store.put(&key, document, Expect::Any).await.err()?;
+        if let StoreError::Invalid { .. } = error {
+            log::error!("the state under {key} cannot be kept: {error}");
+            return None;
+        }
+        match &item {
+            Unsaved::Node(node) => self.unsaved_nodes.add(&node.uid, node),
+            Unsaved::Cluster(cluster) => self.unsaved_clusters.add(&cluster.name, cluster),
+        }
+        Some(error)
     }
 
     fn document(&self, item: &Unsaved) -> (String, Bytes) {
