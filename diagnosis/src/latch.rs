@@ -3,7 +3,8 @@
 //! A condition's verdict is its status, reason and severity. The first verdict about a subject is shown at once. After
 //! that a worse one waits for `raise_after` and a better one for `clear_after`; findings that return to what is shown
 //! drop the wait. Worse is decided by status (`True` < `Unknown` < `False`), then by severity; an equally bad one with
-//! another reason waits as a worse one does. Three choices deserve their reason:
+//! another reason waits as a worse one does; one that is better by status and graver by severity waits for both. Three
+//! choices deserve their reason:
 //!
 //! - The wait runs on while the findings agree on the status and on being worse (or better), even if the reason
 //!   changes meanwhile: two causes that take turns must not hold an alarm back for ever.
@@ -136,7 +137,12 @@ impl Turn {
             }
             _ => self.now,
         };
-        let wait = if worse { finding.raise_after } else { finding.clear_after };
+        let wait = match (worse, finding.severity > shown.severity) {
+            (true, _) => finding.raise_after,
+            (false, false) => finding.clear_after,
+            // Better by status and graver by severity (a suspicion that ends with a voter less): both have to pass.
+            (false, true) => finding.raise_after.max(finding.clear_after),
+        };
 
         if self.now.since(since) >= wait && (wait.is_zero() || confirmed(since)) {
             let mut condition = condition_of(finding, self.now);

@@ -172,7 +172,7 @@ reason_codes! {
         "Fewer voters are healthy than quorum needs.";
     EtcdNoLeader = "EtcdNoLeader", Error..=Error, "159a0e08411d45228de22aae28e20b65",
         "etcd answers and sees no leader, so nothing can be written.";
-    EtcdVotersUnseen = "EtcdVotersUnseen", Warn..=Warn, "6d8b2a406ebd4787a483c41f388f3083",
+    EtcdVotersUnseen = "EtcdVotersUnseen", Warn..=Error, "6d8b2a406ebd4787a483c41f388f3083",
         "Quorum holds; too few voters answer here to say what it tolerates.";
     EtcdVotersUnknown = "EtcdVotersUnknown", Warn..=Error, "d4db09cbdef84e73ac0ae1eebd9efd67",
         "Too few voters could be asked to tell whether quorum holds.";

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use outrider_protocol::{
     Check, ConditionType, Fact, GuestAgentFacts, NodeFacts, NotApplicable, Profile, ReasonCode as R,
-    Severity, Status, Timestamp, UnitFacts,
+    Severity, Status, Timestamp, UnitFacts, UnknownCause,
 };
 
 use super::unread;
@@ -79,9 +79,13 @@ fn finding(guest: &GuestAgentFacts, at: Timestamp, facts: &NodeFacts) -> Finding
                  from within). Restarting the service inside does not help.",
             );
         }
-        other => {
-            return unread(TYPE, "The guest-agent channel", other, Severity::Warn)
-                .unwrap_or_else(|| new(Status::Unknown, Severity::Info, R::GuestAgentStarting, age));
+        Fact::NotApplicable { reason, .. } => {
+            let message = format!("The guest-agent channel was not looked for: {reason}.");
+            return Finding::unknown(TYPE, &UnknownCause::NotYetRead, Severity::Info, at, message);
+        }
+        Fact::Unknown { cause, detail, at, .. } => {
+            let message = format!("The guest-agent channel could not be read: {detail}.");
+            return Finding::unknown(TYPE, cause, Severity::Warn, *at, message);
         }
     }
 

@@ -1,5 +1,5 @@
 //! Facts of a healthy world, for tests and benchmarks to break one thing at a time.
-#![allow(dead_code, clippy::panic)]
+#![allow(dead_code, unreachable_pub, clippy::panic)]
 
 use std::collections::BTreeMap;
 

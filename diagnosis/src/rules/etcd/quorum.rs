@@ -122,9 +122,10 @@ pub(crate) fn judge(tally: &Tally<'_>, at: Timestamp) -> Finding {
         Proof::Read { .. } => holds(tally, at),
         Proof::Failed(_) if healthy >= quorum => reads_fail(tally, at),
         Proof::None if healthy >= quorum => holds(tally, at),
+        // A voter that sees no leader is in no working quorum; one that could not be asked may be.
+        _ if healthy + unknown >= quorum => untold(tally, at),
         _ if answering >= quorum => no_leader(tally, at),
-        _ if answering + unknown < quorum => lost(tally, at),
-        _ => untold(tally, at),
+        _ => lost(tally, at),
     }
 }
 
@@ -167,7 +168,9 @@ fn holds(tally: &Tally<'_>, at: Timestamp) -> Finding {
     let seen_enough = healthy >= quorum_of(voters);
     let at_best = tolerated(voters, healthy + unknown);
     if !seen_enough || (unknown > 0 && healthy + unknown == voters) {
-        return new(Severity::Warn, R::EtcdVotersUnseen, message).waits(REDUCED_RAISE, CLEAR).advice(
+        // At best as bad as no tolerance: either the way to the others is closed, or the read was the last one.
+        let severity = if at_best == 0 { Severity::Error } else { Severity::Warn };
+        return new(severity, R::EtcdVotersUnseen, message).waits(REDUCED_RAISE, CLEAR).advice(
             "Let this node reach the client port (2379) of the other servers with its client certificate; until then \
              it cannot tell how many more may fail.",
         );
@@ -246,12 +249,9 @@ fn untold(tally: &Tally<'_>, at: Timestamp) -> Finding {
         tally.seen_from
     );
     let leaderless = tally.count(Health::NoLeader) > 0 && tally.count(Health::Healthy) == 0;
-    let reason = if leaderless || matches!(tally.proof, Proof::Failed(_)) {
-        R::EtcdQuorumSuspected
-    } else {
-        R::EtcdVotersUnknown
-    };
-    let wanted = if tally.count(Health::Healthy) == 0 { Severity::Error } else { Severity::Warn };
+    let failed = matches!(tally.proof, Proof::Failed(_));
+    let reason = if leaderless || failed { R::EtcdQuorumSuspected } else { R::EtcdVotersUnknown };
+    let wanted = if failed || tally.count(Health::Healthy) == 0 { Severity::Error } else { Severity::Warn };
     let severity = within_range(&reason, wanted);
     Finding::new(TYPE, Status::Unknown, severity, reason, at, message).waits(tally.election_timeout, CLEAR).advice(
         "Let this node ask the other servers: client port 2379, its client certificate, the right CA. The causes above \

@@ -1,0 +1,473 @@
+//! Case TC08 and the way to the balancer.
+
+use outrider_diagnosis::{Finding, judge};
+use outrider_protocol::ProbeKind as K;
+use outrider_protocol::ProbeTarget::{Backend, Balancer};
+use outrider_protocol::*;
+
+use crate::world::{self, Change, DAY, absent, ago, ahead, balancer, dead, http, known, probe, unknown};
+use crate::{expect, only};
+
+const LB: &str = "192.0.2.10:443";
+const SELF: &str = "https://rancher.x/";
+
+fn findings(b: LoadBalancerFacts) -> (Finding, Finding) {
+    let j = judge(&world::node_facts(CheckFacts {
+        load_balancer: Some(known(vec![b])),
+        ..CheckFacts::default()
+    }));
+    let (r, f) =
+        (only(&j, ConditionType::LoadBalancerReachable), only(&j, ConditionType::LoadBalancerForwarding));
+    assert_eq!((r.subject.as_str(), f.subject.as_str()), ("rancher", "rancher"));
+    (r, f)
+}
+
+fn forwarding(probes: Vec<Probe>) -> Finding {
+    findings(balancer(probes)).1
+}
+
+fn reachable(b: LoadBalancerFacts) -> Finding {
+    findings(b).0
+}
+
+fn backend(n: usize) -> String {
+    format!("10.0.0.{n}:80")
+}
+
+/// D+ and D- at three backends, LS and LH, each an HTTP status with a location.
+fn two_point(
+    with: (u16, &str),
+    without: (u16, &str),
+    ls: (u16, &str),
+    lh: Option<(u16, &str)>,
+) -> Vec<Probe> {
+    let mut probes = Vec::new();
+    for n in 1..=3 {
+        probes.push(probe(K::ForwardedRoot, Backend, &backend(n), Some(http(with.0, with.1, ""))));
+        probes.push(probe(K::PlainRoot, Backend, &backend(n), Some(http(without.0, without.1, ""))));
+    }
+    for _ in 0..4 {
+        probes.push(probe(K::Root, Balancer, LB, Some(http(ls.0, ls.1, ""))));
+    }
+    if let Some((status, location)) = lh {
+        probes.push(probe(K::Redirect, Balancer, "192.0.2.10:80", Some(http(status, location, ""))));
+    }
+    probes
+}
+
+#[test]
+fn tc08_s1_the_ingress_does_not_trust_the_header() {
+    for status in [301, 302, 307, 308] {
+        for location in [SELF, "https://rancher.x", "https://rancher.x:80/", "https://RANCHER.X/"] {
+            let f = forwarding(two_point(
+                (status, location),
+                (status, location),
+                (status, location),
+                Some((301, SELF)),
+            ));
+            expect(
+                &f,
+                Status::False,
+                Severity::Error,
+                ReasonCode::ForwardedHeaderIgnored,
+                &[
+                    "does not trust or forward the header",
+                    "3 of 3",
+                    "4 of 4",
+                    "10.0.0.1",
+                    "use-forwarded-headers",
+                    "trustedIPs",
+                ],
+            );
+        }
+    }
+}
+
+#[test]
+fn tc08_s1_the_setting_of_the_ingress_that_answers() {
+    for (server, setting, other) in
+        [("nginx", "use-forwarded-headers", "trustedIPs"), ("Traefik", "trustedIPs", "use-forwarded-headers")]
+    {
+        let mut probes = two_point((302, SELF), (302, SELF), (302, SELF), None);
+        for p in &mut probes {
+            if let Fact::Known { value, .. } = &mut p.http {
+                value.server = server.into();
+            }
+        }
+        let f = forwarding(probes);
+        assert!(f.advice.contains(setting) && !f.advice.contains(other), "{f:#?}");
+    }
+}
+
+#[test]
+fn tc08_s2_the_balancer_does_not_send_the_header() {
+    for good in [(200, ""), (302, "https://rancher.x/dashboard/"), (302, "/dashboard/")] {
+        let f = forwarding(two_point(good, (302, SELF), (302, SELF), Some((301, SELF))));
+        expect(
+            &f,
+            Status::False,
+            Severity::Error,
+            ReasonCode::ForwardedHeaderMissing,
+            &["does not send the header, or sends http", "X-Forwarded-Proto: https"],
+        );
+    }
+}
+
+#[test]
+fn tc08_s3_http_to_https_is_right() {
+    for root in [(200, ""), (302, "/dashboard/"), (307, "https://rancher.x/dashboard/")] {
+        let f = forwarding(two_point((200, ""), (302, SELF), root, Some((301, SELF))));
+        expect(
+            &f,
+            Status::True,
+            Severity::Ok,
+            ReasonCode::ForwardingWorks,
+            &["4 of 4 tries", "3 of 3 backends"],
+        );
+    }
+}
+
+#[test]
+fn tc08_s4_the_host_matches_no_ingress() {
+    let f = forwarding(two_point((404, ""), (404, ""), (404, ""), None));
+    expect(&f, Status::False, Severity::Error, ReasonCode::HostNotRouted, &["rancher.x", "4 of 4", "3 of 3"]);
+    // Only through the balancer: it changes the Host.
+    let f = forwarding(two_point((200, ""), (302, SELF), (404, ""), None));
+    expect(
+        &f,
+        Status::False,
+        Severity::Error,
+        ReasonCode::HostNotRouted,
+        &["not straight at a backend", "Host header"],
+    );
+    // A default backend that answers everything hides a missing ingress.
+    let mut probes = two_point((200, ""), (302, SELF), (200, ""), None);
+    probes.push(probe(K::Nonsense, Balancer, LB, Some(http(200, "", "welcome"))));
+    expect(
+        &forwarding(probes),
+        Status::False,
+        Severity::Error,
+        ReasonCode::HostNotRouted,
+        &["default backend"],
+    );
+}
+
+/// S5 with `down` of `backends` backends refused and `failed` of `tries` tries answered by `code` (0: silence).
+fn s5(backends: usize, down: usize, tries: usize, failed: usize, code: u16) -> Vec<Probe> {
+    let mut probes = Vec::new();
+    for n in 1..=backends {
+        probes.push(if n <= down {
+            dead(K::ForwardedRoot, Backend, &backend(n), UnknownCause::ConnectionRefused)
+        } else {
+            probe(K::ForwardedRoot, Backend, &backend(n), Some(http(200, "", "")))
+        });
+    }
+    for n in 0..tries {
+        let mut p = probe(K::Root, Balancer, LB, Some(http(if n < failed { code } else { 200 }, "", "")));
+        if n < failed && code == 0 {
+            p.http = unknown(UnknownCause::Unreachable);
+        }
+        probes.push(p);
+    }
+    probes
+}
+
+#[test]
+fn tc08_s5_a_dead_backend_still_in_use() {
+    let f = forwarding(s5(3, 1, 12, 4, 502));
+    expect(
+        &f,
+        Status::False,
+        Severity::Error,
+        ReasonCode::DeadBackendInUse,
+        &["1 of 3 backends", "10.0.0.1", "ConnectionRefused", "4 of 12"],
+    );
+    for (backends, down, tries, failed, code) in [(5, 2, 20, 7, 503), (2, 1, 4, 1, 504), (3, 1, 12, 4, 0)] {
+        let f = forwarding(s5(backends, down, tries, failed, code));
+        let words = [format!("{down} of {backends} backends"), format!("{failed} of {tries}")];
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        expect(&f, Status::False, Severity::Error, ReasonCode::DeadBackendInUse, &words);
+    }
+}
+
+#[test]
+fn a_dead_backend_that_is_out_of_use_only_warns() {
+    expect(
+        &forwarding(s5(3, 1, 12, 0, 502)),
+        Status::True,
+        Severity::Warn,
+        ReasonCode::BackendDown,
+        &["1 of 3", "10.0.0.1"],
+    );
+    expect(
+        &forwarding(s5(3, 3, 12, 12, 503)),
+        Status::False,
+        Severity::Error,
+        ReasonCode::BackendDown,
+        &["Every backend", "12 of 12"],
+    );
+    expect(
+        &forwarding(s5(3, 0, 12, 5, 502)),
+        Status::False,
+        Severity::Error,
+        ReasonCode::BackendError,
+        &["5 of 12", "3 of 3 backends", "502"],
+    );
+    expect(
+        &forwarding(s5(0, 0, 3, 3, 500)),
+        Status::False,
+        Severity::Error,
+        ReasonCode::BackendError,
+        &["no backend is configured"],
+    );
+}
+
+#[test]
+fn a_backend_that_answers_5xx_is_down_as_one_that_refuses() {
+    let mut probes = s5(3, 0, 6, 2, 502);
+    probes[1] = probe(K::ForwardedRoot, Backend, &backend(2), Some(http(503, "", "")));
+    expect(
+        &forwarding(probes),
+        Status::False,
+        Severity::Error,
+        ReasonCode::DeadBackendInUse,
+        &["10.0.0.2: 503"],
+    );
+}
+
+#[test]
+fn loops_without_a_second_point_are_named_without_a_culprit() {
+    let f = forwarding(vec![probe(K::Root, Balancer, LB, Some(http(302, SELF, "")))]);
+    expect(&f, Status::False, Severity::Error, ReasonCode::RedirectLoop, &["no try straight at a backend"]);
+    let f = forwarding(two_point((200, ""), (200, ""), (302, "http://rancher.x/"), None));
+    expect(&f, Status::False, Severity::Error, ReasonCode::RedirectLoop, &["the balancer itself redirects"]);
+}
+
+#[test]
+fn one_ingress_of_three_that_ignores_the_header_is_named() {
+    let mut probes = two_point((200, ""), (302, SELF), (302, SELF), None);
+    probes[2] = probe(K::ForwardedRoot, Backend, &backend(2), Some(http(302, SELF, "")));
+    expect(
+        &forwarding(probes),
+        Status::False,
+        Severity::Error,
+        ReasonCode::ForwardedHeaderIgnored,
+        &["1 of 3: 10.0.0.2"],
+    );
+}
+
+#[test]
+fn ping_has_to_be_rancher() {
+    let with_ping = |status, body: &str| {
+        forwarding(vec![
+            probe(K::Root, Balancer, LB, Some(http(200, "", ""))),
+            probe(K::Ping, Balancer, LB, Some(http(status, "", body))),
+        ])
+    };
+    expect(&with_ping(200, "pong"), Status::True, Severity::Ok, ReasonCode::ForwardingWorks, &[]);
+    expect(&with_ping(200, "pong\n"), Status::True, Severity::Ok, ReasonCode::ForwardingWorks, &[]);
+    expect(
+        &with_ping(200, "<html>"),
+        Status::False,
+        Severity::Error,
+        ReasonCode::NotRancher,
+        &["<html>", "pong"],
+    );
+    expect(&with_ping(404, ""), Status::False, Severity::Error, ReasonCode::NotRancher, &["404"]);
+    expect(&with_ping(502, ""), Status::False, Severity::Error, ReasonCode::BackendError, &["1 of 2"]);
+}
+
+#[test]
+fn a_bare_400_hints_at_proxy_protocol() {
+    let f = forwarding(vec![probe(K::Root, Balancer, LB, Some(http(400, "", "")))]);
+    expect(
+        &f,
+        Status::False,
+        Severity::Error,
+        ReasonCode::BalancerRefusesRequest,
+        &["400", "PROXY protocol"],
+    );
+}
+
+#[test]
+fn plain_http_has_to_redirect() {
+    let lh = |p: Probe| forwarding(vec![probe(K::Root, Balancer, LB, Some(http(200, "", ""))), p]);
+    let at = "192.0.2.10:80";
+    for (status, location) in [(200, ""), (302, "http://rancher.x/"), (404, "")] {
+        let f = lh(probe(K::Redirect, Balancer, at, Some(http(status, location, ""))));
+        expect(&f, Status::True, Severity::Warn, ReasonCode::RedirectMissing, &["port 80", "http_port = 0"]);
+    }
+    let f = lh(dead(K::Redirect, Balancer, at, UnknownCause::ConnectionRefused));
+    expect(&f, Status::True, Severity::Warn, ReasonCode::RedirectMissing, &["ConnectionRefused"]);
+    for location in ["https://rancher.x/", "HTTPS://rancher.x/", "https://rancher.x:443/"] {
+        let f = lh(probe(K::Redirect, Balancer, at, Some(http(308, location, ""))));
+        assert_eq!(f.reason, ReasonCode::ForwardingWorks, "{f:#?}");
+    }
+    // Our own failure says nothing about the balancer.
+    let f = lh(dead(K::Redirect, Balancer, at, UnknownCause::Panicked));
+    assert_eq!(f.reason, ReasonCode::ForwardingWorks, "{f:#?}");
+}
+
+#[test]
+fn an_unreachable_balancer_is_told_by_reachable_and_unknown_behind() {
+    let (r, f) = findings(balancer(vec![
+        dead(K::Connect, Balancer, LB, UnknownCause::ConnectionRefused),
+        dead(K::Root, Balancer, LB, UnknownCause::TimedOut),
+    ]));
+    expect(
+        &r,
+        Status::False,
+        Severity::Error,
+        ReasonCode::BalancerDown,
+        &["192.0.2.10", "2 of 2 tries", "ConnectionRefused", "443"],
+    );
+    expect(&f, Status::Unknown, Severity::Warn, ReasonCode::Unreachable, &["LoadBalancerReachable"]);
+}
+
+#[test]
+fn every_address_is_judged_by_itself() {
+    let f = reachable(balancer(vec![
+        probe(K::Connect, Balancer, LB, None),
+        dead(K::Connect, Balancer, "[2001:db8::10]:443", UnknownCause::TimedOut),
+    ]));
+    expect(
+        &f,
+        Status::False,
+        Severity::Error,
+        ReasonCode::BalancerPartlyDown,
+        &["1 of 2 addresses", "2001:db8::10", "TimedOut"],
+    );
+    // One try in four at one address: the look of a hairpin.
+    let mut probes = vec![probe(K::Root, Balancer, LB, Some(http(200, "", ""))); 3];
+    probes.push(dead(K::Root, Balancer, LB, UnknownCause::TimedOut));
+    let f = reachable(balancer(probes));
+    expect(
+        &f,
+        Status::False,
+        Severity::Error,
+        ReasonCode::BalancerPartlyDown,
+        &["0 of 1 addresses", "1 of 4 tries", "hairpin"],
+    );
+}
+
+#[test]
+fn names_that_do_not_resolve() {
+    for b in [
+        balancer(vec![]).with(|b| b.addresses = absent("DNS")),
+        balancer(vec![]).with(|b| b.addresses = known(vec![])),
+    ] {
+        expect(&reachable(b), Status::False, Severity::Error, ReasonCode::NameNotResolved, &["rancher.x"]);
+    }
+    let b = balancer(vec![]).with(|b| b.addresses = unknown(UnknownCause::TimedOut));
+    assert_eq!(reachable(b).status, Status::Unknown);
+}
+
+#[test]
+fn tries_that_failed_here_say_nothing_about_the_balancer() {
+    let f = reachable(balancer(vec![dead(K::Connect, Balancer, LB, UnknownCause::PermissionDenied)]));
+    expect(&f, Status::Unknown, Severity::Warn, ReasonCode::PermissionDenied, &[]);
+    let f = reachable(balancer(vec![]));
+    expect(&f, Status::Unknown, Severity::Info, ReasonCode::NotYetRead, &[]);
+}
+
+fn with_certificate(change: impl Fn(&mut TlsFacts)) -> Finding {
+    let mut p = probe(K::Connect, Balancer, LB, None);
+    if let Fact::Known { value, .. } = &mut p.tls {
+        change(value);
+    }
+    reachable(balancer(vec![probe(K::Root, Balancer, LB, Some(http(200, "", ""))), p]))
+}
+
+#[test]
+fn certificates_name_trust_and_time() {
+    expect(
+        &with_certificate(|_| {}),
+        Status::True,
+        Severity::Ok,
+        ReasonCode::BalancerAnswers,
+        &["2 of 2 tries"],
+    );
+    let f = with_certificate(|t| {
+        t.name_matches = false;
+        t.chain[0].sans = vec!["other.x".into(), "10.0.0.9".into()];
+    });
+    expect(
+        &f,
+        Status::False,
+        Severity::Error,
+        ReasonCode::BalancerCertificateWrong,
+        &["rancher.x", "other.x, 10.0.0.9"],
+    );
+    let f = with_certificate(|t| t.trust = known("unable to get local issuer".into()));
+    expect(
+        &f,
+        Status::True,
+        Severity::Warn,
+        ReasonCode::BalancerCertificateWrong,
+        &["unable to get local issuer", "ca in"],
+    );
+    let f = with_certificate(|t| t.trust = unknown(UnknownCause::IoError));
+    assert_eq!(f.reason, ReasonCode::BalancerAnswers);
+    let f = with_certificate(|t| t.chain[0].not_after = ago(3 * DAY));
+    expect(&f, Status::False, Severity::Error, ReasonCode::BalancerCertificateEnding, &["ended 3 days ago"]);
+    let f = with_certificate(|t| t.chain[0].not_before = ahead(3600));
+    expect(
+        &f,
+        Status::False,
+        Severity::Error,
+        ReasonCode::BalancerCertificateWrong,
+        &["not valid before", "60 min", "clock"],
+    );
+    let f = with_certificate(|t| {
+        let mut issuer = t.chain[0].clone();
+        issuer.not_after = ago(1);
+        t.chain.push(issuer);
+    });
+    expect(
+        &f,
+        Status::False,
+        Severity::Error,
+        ReasonCode::BalancerCertificateEnding,
+        &["An issuer's certificate"],
+    );
+}
+
+#[test]
+fn certificates_of_a_year_and_of_ninety_days() {
+    let left = |life: u64, left: u64| {
+        with_certificate(|t| {
+            t.chain[0].not_after = ahead(left * DAY);
+            t.chain[0].not_before = ahead(left * DAY).before(std::time::Duration::from_secs(life * DAY));
+        })
+    };
+    let severity = |life, days| {
+        let f = left(life, days);
+        assert!(f.status == Status::True);
+        assert_eq!(f.severity == Severity::Ok, f.reason == ReasonCode::BalancerAnswers);
+        f.severity
+    };
+    assert_eq!(
+        [severity(365, 121), severity(365, 119), severity(365, 29), severity(365, 6)],
+        [Severity::Ok, Severity::Info, Severity::Warn, Severity::Error]
+    );
+    // Renewed with a third of its life left: no word before that.
+    assert_eq!(
+        [severity(90, 31), severity(90, 29), severity(90, 21), severity(90, 6)],
+        [Severity::Ok, Severity::Info, Severity::Warn, Severity::Error]
+    );
+}
+
+#[test]
+fn no_tls_on_the_https_port() {
+    let mut p = probe(K::Connect, Balancer, LB, None);
+    p.tls = unknown(UnknownCause::TlsFailed);
+    expect(&reachable(balancer(vec![p])), Status::False, Severity::Error, ReasonCode::TlsFailed, &[LB]);
+}
+
+#[test]
+fn without_balancers_nothing_applies() {
+    let j =
+        judge(&world::node_facts(CheckFacts { load_balancer: Some(known(vec![])), ..CheckFacts::default() }));
+    assert!(j.findings.is_empty());
+    assert_eq!(j.not_applicable[0].check, Check::LoadBalancer);
+}

@@ -1,0 +1,238 @@
+//! Members, learners and ghosts: TC05's variant, TC06 d, and the local member.
+
+use outrider_diagnosis::{Finding, judge};
+use outrider_protocol::*;
+
+use crate::etcd_quorum::etcd_node;
+use crate::world::{self, Change, ago, etcd, kill, known, list_mut, orphan, status_mut, unknown};
+use crate::{expect, only};
+
+fn membership(e: EtcdFacts) -> Finding {
+    only(&judge(&etcd_node(e)), ConditionType::EtcdMembership)
+}
+
+fn local(e: EtcdFacts) -> Finding {
+    only(&judge(&etcd_node(e)), ConditionType::EtcdMemberHealthy)
+}
+
+fn learner(age: u64, change: impl FnOnce(&mut EtcdFacts)) -> EtcdFacts {
+    etcd(4).with(|e| {
+        list_mut(e).members[3].is_learner = true;
+        let s = status_mut(e, 4);
+        s.is_learner = true;
+        s.raft_index = 9_000;
+        e.learners_since.insert(world::member(4).id, ago(age));
+        change(e);
+    })
+}
+
+#[test]
+fn tc05_a_young_learner_is_joining_not_broken() {
+    let f = membership(learner(40, |_| {}));
+    expect(
+        &f,
+        Status::True,
+        Severity::Info,
+        ReasonCode::EtcdLearnerJoining,
+        &["n4", "joining, catching up", "9000 of 120000", "111000 behind", "40 s", "Wait, it is not broken"],
+    );
+    assert!(!f.advice.contains("remove"), "{}", f.advice);
+}
+
+#[test]
+fn tc05_variant_a_dead_learner_blocks_the_next_one() {
+    for seconds in [300, 1800, 90_000] {
+        let f = membership(learner(seconds + 60, |e| kill(e, 4, seconds)));
+        expect(
+            &f,
+            Status::False,
+            Severity::Warn,
+            ReasonCode::EtcdLearnerBlocking,
+            &["n4", "too many learner members", "a person removes"],
+        );
+    }
+    // Younger than the limit it is a pause.
+    let f = membership(learner(299, |e| kill(e, 4, 200)));
+    expect(&f, Status::True, Severity::Info, ReasonCode::EtcdLearnerJoining, &["has not answered for 3 min"]);
+    // Never started and never published an address: as old as it has been seen.
+    let unstarted = |age| {
+        learner(age, |e| {
+            let m = &mut list_mut(e).members[3];
+            m.name.clear();
+            m.client_urls.clear();
+            e.endpoints.pop();
+        })
+    };
+    expect(&membership(unstarted(20)), Status::True, Severity::Info, ReasonCode::EtcdLearnerJoining, &[]);
+    expect(
+        &membership(unstarted(1800)),
+        Status::False,
+        Severity::Warn,
+        ReasonCode::EtcdLearnerBlocking,
+        &["0000000000000004"],
+    );
+}
+
+#[test]
+fn a_learner_whose_age_is_unknown_is_not_a_blocker() {
+    let e = learner(0, |e| {
+        e.learners_since.clear();
+        e.endpoints[3].status = unknown(UnknownCause::TimedOut);
+    });
+    expect(&membership(e), Status::True, Severity::Info, ReasonCode::EtcdLearnerJoining, &[]);
+}
+
+#[test]
+fn a_learner_that_never_gets_in_sync_is_warned_about_with_its_lag() {
+    let f = membership(learner(3600, |_| {}));
+    expect(
+        &f,
+        Status::True,
+        Severity::Warn,
+        ReasonCode::EtcdLearnerJoining,
+        &["111000 behind", "60 min", "2380"],
+    );
+}
+
+#[test]
+fn tc06_d_numbers_of_a_ghost_before_and_after() {
+    let ghost = |dead: bool| {
+        etcd(4).with(|e| {
+            if dead {
+                kill(e, 4, 90_000);
+            }
+            e.kubernetes_nodes = known(vec!["n1".into(), "n2".into(), "n3".into()]);
+        })
+    };
+    let f = membership(ghost(true));
+    expect(
+        &f,
+        Status::False,
+        Severity::Warn,
+        ReasonCode::EtcdGhostMember,
+        &[
+            "n4 (does not answer)",
+            "the cluster of 3 counts as 4",
+            "quorum 3 of 4",
+            "tolerates 0",
+            "after removal of the ghosts: 3 voters, quorum 2, tolerates 1",
+            "Outrider does not remove",
+        ],
+    );
+    expect(
+        &membership(ghost(false)),
+        Status::False,
+        Severity::Warn,
+        ReasonCode::EtcdGhostMember,
+        &["n4 (still answers)"],
+    );
+}
+
+#[test]
+fn member_names_of_every_distribution_find_their_node() {
+    let named = |member: &str, nodes: &[&str]| {
+        etcd(3).with(|e| {
+            list_mut(e).members[2].name = member.into();
+            e.kubernetes_nodes = known(nodes.iter().map(|n| (*n).to_owned()).collect());
+        })
+    };
+    for (member, node) in [
+        ("srv-3-1a2b3c4d", "srv-3"),
+        ("etcd-srv-3", "srv-3"),
+        ("srv-3", "srv-3"),
+        ("SRV-3-1A2B3C4D", "srv-3"),
+    ] {
+        let f = membership(named(member, &["n1", "n2", node]));
+        assert_eq!(f.reason, ReasonCode::EtcdMembersExpected, "{member}: {f:#?}");
+    }
+    for member in ["srv-33", "srv-3-1a2b3c4", "srv-3-nothexxx", "srv-3\u{e9}1a2b3c4d", "srv-4-1a2b3c4d"] {
+        let f = membership(named(member, &["n1", "n2", "srv-3"]));
+        assert_eq!(f.reason, ReasonCode::EtcdGhostMember, "{member}: {f:#?}");
+    }
+}
+
+#[test]
+fn nodes_that_do_not_match_at_all_make_no_ghosts() {
+    for nodes in [vec![], vec!["other".to_owned(), String::new()]] {
+        let f = membership(etcd(3).with(|e| e.kubernetes_nodes = known(nodes)));
+        expect(&f, Status::True, Severity::Ok, ReasonCode::EtcdMembersExpected, &["not compared"]);
+    }
+    let f = membership(etcd(3).with(|e| e.kubernetes_nodes = unknown(UnknownCause::Forbidden)));
+    expect(
+        &f,
+        Status::True,
+        Severity::Ok,
+        ReasonCode::EtcdMembersExpected,
+        &["not compared with Kubernetes nodes (Forbidden)"],
+    );
+}
+
+#[test]
+fn a_member_of_another_cluster_is_named() {
+    let f = membership(etcd(3).with(|e| status_mut(e, 2).cluster_id = "c9".into()));
+    expect(
+        &f,
+        Status::False,
+        Severity::Error,
+        ReasonCode::EtcdClusterIdMismatch,
+        &["10.0.0.2", "c9", "c1", "data folder empty"],
+    );
+}
+
+#[test]
+fn a_voter_that_never_started_is_named() {
+    let f = membership(etcd(3).with(|e| list_mut(e).members[2].name.clear()));
+    expect(&f, Status::True, Severity::Warn, ReasonCode::EtcdMemberUnstarted, &["10.0.0.3:2380"]);
+}
+
+#[test]
+fn several_findings_are_all_told_the_gravest_first() {
+    let e = learner(40, |e| {
+        status_mut(e, 2).cluster_id = "c9".into();
+    });
+    let f = membership(e);
+    expect(&f, Status::False, Severity::Error, ReasonCode::EtcdClusterIdMismatch, &["Also: Learner n4"]);
+}
+
+#[test]
+fn the_local_member() {
+    expect(
+        &local(etcd(3)),
+        Status::True,
+        Severity::Ok,
+        ReasonCode::EtcdMemberAnswers,
+        &["n1", "1.2 ms", "3.5.16"],
+    );
+    let dead = local(etcd(3).with(|e| kill(e, 1, 90)));
+    expect(
+        &dead,
+        Status::False,
+        Severity::Error,
+        ReasonCode::EtcdMemberDown,
+        &["10.0.0.1", "90 s", "ConnectionRefused"],
+    );
+    expect(
+        &local(etcd(3).with(|e| orphan(e, 1))),
+        Status::False,
+        Severity::Error,
+        ReasonCode::EtcdNoLeader,
+        &["Do not restart"],
+    );
+    let read = local(etcd(3).with(|e| e.endpoints[0].linearizable_read = unknown(UnknownCause::TimedOut)));
+    expect(&read, Status::False, Severity::Warn, ReasonCode::EtcdReadFailed, &["TimedOut"]);
+    let tls = local(etcd(3).with(|e| e.endpoints[0].status = unknown(UnknownCause::TlsFailed)));
+    expect(&tls, Status::Unknown, Severity::Warn, ReasonCode::TlsFailed, &["10.0.0.1"]);
+    let none = local(etcd(3).with(|e| e.endpoints.iter_mut().for_each(|e| e.local = false)));
+    expect(&none, Status::Unknown, Severity::Warn, ReasonCode::InvalidInput, &[]);
+    let learner = local(etcd(3).with(|e| {
+        status_mut(e, 1).is_learner = true;
+        e.endpoints[0].linearizable_read = unknown(UnknownCause::Unsupported);
+    }));
+    expect(
+        &learner,
+        Status::True,
+        Severity::Info,
+        ReasonCode::EtcdMemberIsLearner,
+        &["Wait, it is not broken"],
+    );
+}

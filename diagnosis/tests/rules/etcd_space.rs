@@ -1,0 +1,213 @@
+//! Case TC07: alarms, sizes and the cure that helps.
+
+use outrider_diagnosis::{Finding, judge};
+use outrider_protocol::*;
+
+use crate::etcd_quorum::etcd_node;
+use crate::world::{self, Change, etcd, known, status_mut, unknown};
+use crate::{expect, only};
+
+const QUOTA: i64 = 2_147_483_648;
+
+fn space(e: EtcdFacts) -> Finding {
+    only(&judge(&etcd_node(e)), ConditionType::EtcdSpace)
+}
+
+/// Every member with these numbers, and alarms of `kind` on the members of `on`.
+fn sized(size: i64, in_use: i64, quota: i64, kind: &str, on: &[usize]) -> EtcdFacts {
+    etcd(3).with(|e| {
+        for n in 1..=3 {
+            let s = status_mut(e, n);
+            (s.db_size_bytes, s.db_in_use_bytes, s.quota_bytes) = (size, in_use, quota);
+        }
+        let alarm = |n: &usize| AlarmFacts { member_id: world::member(*n).id, kind: kind.into() };
+        e.alarms = known(on.iter().map(alarm).collect());
+    })
+}
+
+#[test]
+fn tc07_1_full_of_live_data() {
+    let f = space(sized(QUOTA, 2_147_475_456, QUOTA, "NOSPACE", &[2]));
+    expect(
+        &f,
+        Status::False,
+        Severity::Error,
+        ReasonCode::EtcdNoSpace,
+        &[
+            "n2",
+            "1 of 3 members",
+            "whole cluster",
+            "health checks may pass",
+            "8192 bytes",
+            "8.2 kB",
+            "2147475456",
+            "removes objects and compacts, or raises the quota; then defragments",
+            "then clears the alarm, in this order",
+            "Do not restart",
+        ],
+    );
+    // The same with a quota other than the default, on another member, with less in use but above the limit.
+    let f = space(sized(8_000_000_000, 6_600_000_000, 8_000_000_000, "NOSPACE", &[1, 3]));
+    expect(
+        &f,
+        Status::False,
+        Severity::Error,
+        ReasonCode::EtcdNoSpace,
+        &["n1, n3", "82 %", "defragmentation alone does not help"],
+    );
+}
+
+#[test]
+fn tc07_2_full_of_holes() {
+    let f = space(sized(QUOTA, 310_000_000, QUOTA, "NOSPACE", &[1]));
+    expect(
+        &f,
+        Status::False,
+        Severity::Error,
+        ReasonCode::EtcdNoSpace,
+        &["1.8 GB", "defragments one member after the other", "then clears the alarm", "Do not restart"],
+    );
+    assert!(!f.advice.contains("raises the quota"), "{}", f.advice);
+}
+
+#[test]
+fn tc07_3_nearly_used_up() {
+    let f = space(sized(1_900_000_000, 1_850_000_000, QUOTA, "", &[]));
+    expect(
+        &f,
+        Status::True,
+        Severity::Warn,
+        ReasonCode::EtcdSpaceLow,
+        &["86 %", "Defragmentation will not help"],
+    );
+    // One full member of three is enough; which one is said.
+    let e = etcd(3).with(|e| {
+        let s = status_mut(e, 3);
+        (s.db_size_bytes, s.db_in_use_bytes) = (1_800_000_000, 1_750_000_000);
+    });
+    expect(&space(e), Status::True, Severity::Warn, ReasonCode::EtcdSpaceLow, &["n3", "81 %"]);
+}
+
+#[test]
+fn tc07_4_a_quota_of_zero_is_the_default() {
+    let f = space(sized(400_000_000, 395_000_000, 0, "", &[]));
+    expect(&f, Status::True, Severity::Ok, ReasonCode::EtcdSpaceFree, &["2147483648", "the default", "18 %"]);
+    expect(
+        &space(sized(1_900_000_000, 1_850_000_000, 0, "", &[])),
+        Status::True,
+        Severity::Warn,
+        ReasonCode::EtcdSpaceLow,
+        &["86 %"],
+    );
+}
+
+#[test]
+fn a_database_larger_than_the_default_has_another_quota() {
+    let f = space(sized(5_000_000_000, 4_900_000_000, 0, "", &[]));
+    expect(&f, Status::Unknown, Severity::Info, ReasonCode::EtcdQuotaUnknown, &["5000000000"]);
+    // With the alarm set, there is no doubt.
+    let f = space(sized(5_000_000_000, 4_900_000_000, 0, "NOSPACE", &[1]));
+    assert_eq!((f.status, f.reason), (Status::False, ReasonCode::EtcdNoSpace));
+}
+
+#[test]
+fn an_alarm_left_over_is_told_from_one_that_holds() {
+    for (size, in_use) in [(400_000_000, 395_000_000), (1_000_000_000, 100_000_000)] {
+        let f = space(sized(size, in_use, QUOTA, "NOSPACE", &[3]));
+        expect(
+            &f,
+            Status::False,
+            Severity::Error,
+            ReasonCode::EtcdAlarmLeftOver,
+            &["still set on n3", "space is back"],
+        );
+    }
+    // One member is still full: space is not back, wherever the alarm is.
+    let e = sized(400_000_000, 395_000_000, QUOTA, "NOSPACE", &[3]).with(|e| {
+        let s = status_mut(e, 1);
+        (s.db_size_bytes, s.db_in_use_bytes) = (QUOTA, QUOTA - 8192);
+    });
+    assert_eq!(space(e).reason, ReasonCode::EtcdNoSpace);
+    // The alarmed member does not tell its size.
+    let e = sized(400_000_000, 395_000_000, QUOTA, "NOSPACE", &[3]).with(|e| world::kill(e, 3, 60));
+    assert_eq!(space(e).reason, ReasonCode::EtcdNoSpace);
+}
+
+#[test]
+fn a_file_near_its_quota_warns_even_when_little_of_it_is_in_use() {
+    let f = space(sized(2_000_000_000, 300_000_000, QUOTA, "", &[]));
+    expect(
+        &f,
+        Status::True,
+        Severity::Warn,
+        ReasonCode::EtcdSpaceLow,
+        &["defragmentation frees about 1.7 GB"],
+    );
+}
+
+#[test]
+fn versions_that_do_not_tell_what_is_in_use() {
+    let f = space(sized(QUOTA, 0, QUOTA, "NOSPACE", &[1]));
+    expect(
+        &f,
+        Status::False,
+        Severity::Error,
+        ReasonCode::EtcdNoSpace,
+        &["in-use size not reported", "Do not restart"],
+    );
+    expect(
+        &space(sized(2_000_000_000, 0, QUOTA, "", &[])),
+        Status::True,
+        Severity::Warn,
+        ReasonCode::EtcdSpaceLow,
+        &["93 %"],
+    );
+}
+
+#[test]
+fn an_alarm_of_a_member_that_is_no_more_is_named_by_its_id() {
+    let e = sized(100, 50, QUOTA, "", &[]).with(|e| {
+        e.alarms = known(vec![AlarmFacts { member_id: "dead".into(), kind: "NOSPACE".into() }]);
+    });
+    expect(&space(e), Status::False, Severity::Error, ReasonCode::EtcdNoSpace, &["dead"]);
+}
+
+#[test]
+fn corruption_comes_before_space() {
+    let e = sized(QUOTA, QUOTA, QUOTA, "NOSPACE", &[1]).with(|e| {
+        if let Fact::Known { value, .. } = &mut e.alarms {
+            value.push(AlarmFacts { member_id: world::member(2).id, kind: "CORRUPT".into() });
+        }
+    });
+    expect(
+        &space(e),
+        Status::False,
+        Severity::Error,
+        ReasonCode::EtcdCorrupt,
+        &["n2", "Do not clear the alarm"],
+    );
+}
+
+#[test]
+fn alarms_that_were_not_read_are_not_absent() {
+    let f = space(etcd(3).with(|e| e.alarms = unknown(UnknownCause::TimedOut)));
+    expect(&f, Status::Unknown, Severity::Warn, ReasonCode::TimedOut, &[]);
+    // But a member that reports the alarm among its errors has told.
+    let e = etcd(3).with(|e| {
+        e.alarms = unknown(UnknownCause::TimedOut);
+        status_mut(e, 2).errors = vec!["memberID:2 alarm:NOSPACE ".into()];
+    });
+    assert_eq!((space(e.clone()).status, space(e).severity), (Status::False, Severity::Error));
+}
+
+#[test]
+fn sizes_that_nobody_told_are_unknown() {
+    let f = space(etcd(3).with(|e| (1..=3).for_each(|n| world::kill(e, n, 60))));
+    expect(&f, Status::Unknown, Severity::Warn, ReasonCode::ConnectionRefused, &["none of 3 endpoints"]);
+}
+
+#[test]
+fn numbers_below_zero_are_no_numbers() {
+    let f = space(sized(-1, -1, -1, "", &[]));
+    assert_eq!(f.status, Status::True);
+}

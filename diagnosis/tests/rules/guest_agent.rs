@@ -1,0 +1,204 @@
+//! Case SP2: port, package, unit and process of the guest agent.
+
+use outrider_diagnosis::{Finding, Judgement, judge};
+use outrider_protocol::*;
+
+use crate::world::{self, Change, absent, guest_agent, known, unit, unknown};
+use crate::{expect, only};
+
+const PORT: &str = "/dev/virtio-ports/org.qemu.guest_agent.0";
+
+fn facts(g: GuestAgentFacts) -> NodeFacts {
+    world::node_facts(CheckFacts {
+        guest_agent: Some(known(g)),
+        host: Some(known(world::host())),
+        ..CheckFacts::default()
+    })
+}
+
+fn on(g: GuestAgentFacts, profile: Profile) -> Judgement {
+    judge(&facts(g).with(|f| f.node.profile = profile))
+}
+
+fn judged(g: GuestAgentFacts) -> Finding {
+    only(&on(g, Profile::HarvesterVm), ConditionType::GuestAgentReady)
+}
+
+/// Stopped, with one unit of these states.
+fn stopped(name: &str, load: &str, active: &str, file: &str) -> GuestAgentFacts {
+    guest_agent().with(|g| {
+        g.units = known(vec![unit(name, load, active, file)]);
+        g.process = absent("/proc");
+    })
+}
+
+#[test]
+fn sp2_a_no_port_is_a_change_on_the_host() {
+    for binary in [known("/usr/bin/qemu-ga".into()), absent("PATH"), unknown(UnknownCause::PermissionDenied)]
+    {
+        let g = guest_agent().with(|g| {
+            g.port = absent(PORT);
+            g.binary = binary;
+        });
+        let f = judged(g);
+        expect(
+            &f,
+            Status::False,
+            Severity::Error,
+            ReasonCode::GuestAgentPortMissing,
+            &[PORT, "added to the VM on the host", "VM restarted"],
+        );
+    }
+    // Elsewhere than on SUSE Virtualization it is a warning to whoever installed the package.
+    let g = guest_agent().with(|g| g.port = absent(PORT));
+    let f = only(&on(g, Profile::Generic), ConditionType::GuestAgentReady);
+    assert_eq!((f.severity, f.reason), (Severity::Warn, ReasonCode::GuestAgentPortMissing));
+}
+
+#[test]
+fn sp2_b_masked_is_reported_and_never_unmasked() {
+    for (load, file) in [("masked", "masked"), ("masked", ""), ("loaded", "masked-runtime")] {
+        let f = judged(stopped("qemu-guest-agent.service", load, "inactive", file));
+        expect(
+            &f,
+            Status::False,
+            Severity::Error,
+            ReasonCode::GuestAgentMasked,
+            &["Somebody masked", "qemu-guest-agent.service", "does not unmask"],
+        );
+    }
+    let f = judged(
+        guest_agent().with(|g| g.units = known(vec![unit("qemu-ga.service", "masked", "active", "masked")])),
+    );
+    expect(&f, Status::True, Severity::Warn, ReasonCode::GuestAgentMasked, &["runs"]);
+}
+
+#[test]
+fn sp2_c_static_and_active_is_fine() {
+    for file in ["static", "enabled", "indirect", "disabled", ""] {
+        let g = guest_agent()
+            .with(|g| g.units = known(vec![unit("qemu-guest-agent.service", "loaded", "active", file)]));
+        expect(&judged(g), Status::True, Severity::Ok, ReasonCode::GuestAgentRunning, &["512"]);
+    }
+}
+
+#[test]
+fn sp2_d_either_unit_name_will_do() {
+    for (name, other) in
+        [("qemu-ga.service", "qemu-guest-agent.service"), ("qemu-guest-agent.service", "qemu-ga.service")]
+    {
+        for load in ["not-found", "masked"] {
+            let g = guest_agent().with(|g| {
+                g.units =
+                    known(vec![unit(other, load, "inactive", ""), unit(name, "loaded", "active", "static")]);
+            });
+            expect(&judged(g), Status::True, Severity::Ok, ReasonCode::GuestAgentRunning, &[name]);
+        }
+    }
+}
+
+#[test]
+fn not_installed_tells_the_address_the_guest_has() {
+    let bare = |uptime: u64| {
+        guest_agent().with(|g| {
+            g.binary = absent("/usr/sbin/qemu-ga");
+            g.units = known(vec![unit("qemu-guest-agent.service", "not-found", "inactive", "")]);
+            g.process = absent("/proc");
+            g.uptime_seconds = known(uptime);
+        })
+    };
+    let f = judged(bare(361));
+    expect(
+        &f,
+        Status::False,
+        Severity::Error,
+        ReasonCode::GuestAgentNotInstalled,
+        &["192.168.30.139/24", "no DHCP failure", "does not run again"],
+    );
+    assert!(!f.message.contains("fe80"), "{}", f.message);
+    expect(
+        &judged(bare(60)),
+        Status::False,
+        Severity::Warn,
+        ReasonCode::GuestAgentNotInstalled,
+        &["60 s after boot"],
+    );
+}
+
+#[test]
+fn stopped_has_its_grace_after_boot() {
+    for (active, uptime) in [("inactive", 30), ("activating", 359), ("failed", 100)] {
+        let g =
+            stopped("qemu-ga.service", "loaded", active, "static").with(|g| g.uptime_seconds = known(uptime));
+        expect(
+            &judged(g),
+            Status::Unknown,
+            Severity::Info,
+            ReasonCode::GuestAgentStarting,
+            &["grace 6 min", "Wait"],
+        );
+    }
+    for active in ["inactive", "failed"] {
+        let g =
+            stopped("qemu-ga.service", "loaded", active, "static").with(|g| g.uptime_seconds = known(360));
+        expect(
+            &judged(g),
+            Status::False,
+            Severity::Error,
+            ReasonCode::GuestAgentStopped,
+            &[active, "qemu-ga.service", "192.168.30.139", "udev"],
+        );
+    }
+    let g = stopped("qemu-ga.service", "loaded", "failed", "")
+        .with(|g| g.uptime_seconds = unknown(UnknownCause::IoError));
+    assert_eq!(judged(g).reason, ReasonCode::GuestAgentStopped);
+}
+
+#[test]
+fn a_process_is_proof_without_systemd() {
+    for units in [unknown(UnknownCause::Unreachable), absent("D-Bus"), known(vec![])] {
+        let g = guest_agent().with(|g| g.units = units);
+        expect(&judged(g), Status::True, Severity::Ok, ReasonCode::GuestAgentRunning, &["process 512"]);
+    }
+    // And an active unit is proof where the process list was not read, but not against it.
+    let g = guest_agent().with(|g| g.process = unknown(UnknownCause::PermissionDenied));
+    expect(&judged(g), Status::True, Severity::Ok, ReasonCode::GuestAgentRunning, &["its unit is active"]);
+    let g = guest_agent().with(|g| g.process = absent("/proc"));
+    assert_eq!(judged(g).reason, ReasonCode::GuestAgentStopped);
+}
+
+#[test]
+fn what_could_not_be_read_is_unknown() {
+    let g = guest_agent().with(|g| {
+        g.units = unknown(UnknownCause::Unreachable);
+        g.process = unknown(UnknownCause::PermissionDenied);
+    });
+    expect(&judged(g), Status::Unknown, Severity::Warn, ReasonCode::PermissionDenied, &[]);
+    let g = guest_agent().with(|g| g.port = unknown(UnknownCause::PermissionDenied));
+    expect(&judged(g), Status::Unknown, Severity::Warn, ReasonCode::PermissionDenied, &[]);
+}
+
+#[test]
+fn machines_without_a_channel_to_expect_are_not_judged() {
+    let bare = || {
+        guest_agent().with(|g| {
+            g.port = absent(PORT);
+            g.binary = absent("PATH");
+            g.process = absent("/proc");
+        })
+    };
+    for kind in ["none", "vmware", "microsoft", "docker", "amazon"] {
+        // Even with the package installed.
+        let g = guest_agent().with(|g| g.port = absent(PORT));
+        let j = judge(&facts(g).with(|f| {
+            if let Some(Fact::Known { value, .. }) = &mut f.checks.host {
+                value.virtualization = known(kind.into());
+            }
+        }));
+        assert!(j.findings.iter().all(|f| f.condition_type != ConditionType::GuestAgentReady), "{kind}");
+        assert_eq!(j.not_applicable[0].check, Check::GuestAgent);
+    }
+    let j = on(bare(), Profile::Generic);
+    assert!(j.not_applicable[0].reason.contains("harvester-vm"), "{j:?}");
+    assert_eq!(only(&on(bare(), Profile::HarvesterVm), ConditionType::GuestAgentReady).status, Status::False);
+}

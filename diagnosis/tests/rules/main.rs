@@ -1,0 +1,43 @@
+//! The rules against the project's cases and further inputs of their kinds, hysteresis and fleet verdicts by property,
+//! and the promise that the crate is pure.
+#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
+
+mod agent;
+mod balancer;
+mod cloud_init;
+mod etcd_disk;
+mod etcd_members;
+mod etcd_quorum;
+mod etcd_space;
+mod fleet;
+mod guest_agent;
+mod host;
+mod hysteresis;
+mod purity;
+mod registry;
+mod world;
+
+use outrider_diagnosis::{Finding, Judgement};
+use outrider_protocol::{ConditionType, ReasonCode, Severity, Status};
+
+/// The one finding of a type, whatever its subject.
+fn only(judgement: &Judgement, of: ConditionType) -> Finding {
+    let mut found = judgement.findings.iter().filter(|f| f.condition_type == of);
+    let first = found.next().unwrap_or_else(|| panic!("no {of} in {judgement:#?}"));
+    assert!(found.next().is_none(), "several {of}");
+    first.clone()
+}
+
+#[track_caller]
+fn expect(f: &Finding, status: Status, severity: Severity, reason: ReasonCode, words: &[&str]) {
+    assert_eq!((f.status, f.severity, &f.reason), (status, severity, &reason), "{f:#?}");
+    for word in words {
+        let found = f.message.contains(word) || f.advice.contains(word);
+        assert!(found, "{word:?} is in neither message nor advice: {f:#?}");
+    }
+}
+
+/// Properties are random and leave no file behind; a failure prints its smallest input.
+fn properties() -> proptest::test_runner::Config {
+    proptest::test_runner::Config { failure_persistence: None, ..Default::default() }
+}
