@@ -208,3 +208,23 @@ pub struct EventView {
     /// The transition.
     pub transition: Transition,
 }
+
+/// A trusted root of the coordinator's certificate authority (`kind: Root`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RootView {
+    /// `apiVersion` and `kind: Root`.
+    #[serde(flatten)]
+    pub meta: TypeMeta,
+    /// 1 for the first; one more with each rotation.
+    pub generation: u32,
+    /// SHA-256 of its DER, hex: what tokens pin.
+    pub checksum: String,
+    /// It issues; one that does not is trusted while a rotation overlaps.
+    pub active: bool,
+    /// Last instant of validity.
+    pub not_after: Timestamp,
+    /// Nodes that would be left out if it were retired now: they have not renewed since it was replaced.
+    #[serde(default)]
+    pub nodes: Vec<String>,
+}

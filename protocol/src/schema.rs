@@ -32,5 +32,6 @@ pub fn documents() -> Vec<NamedSchema> {
         of::<crate::TokenView>("Token"),
         of::<crate::TokenRequest>("TokenRequest"),
         of::<crate::EventView>("Event"),
+        of::<crate::RootView>("Root"),
     ]
 }

@@ -42,6 +42,7 @@ const KINDS: &[(&str, RoundTrip)] = &[
     ("Token", round_trip::<p::TokenView>),
     ("TokenRequest", round_trip::<p::TokenRequest>),
     ("Event", round_trip::<p::EventView>),
+    ("Root", round_trip::<p::RootView>),
 ];
 
 fn golden(kind: &str) -> PathBuf {
