@@ -19,7 +19,7 @@ mod tls_tests;
 mod url;
 
 pub use connect::{Resolve, connect, resolve};
-pub use dial::Dialer;
+pub use dial::{BoxedStream, Dialer, Stream, open};
 pub use failure::{Failure, within};
 pub use http::{Answer, Connection, Head, Limits, USER_AGENT};
 pub use proxy::ProxySettings;

@@ -5,6 +5,7 @@
 
 pub mod clock;
 pub mod cloud_init;
+pub mod etcd;
 pub(crate) mod file;
 pub mod guest_agent;
 pub mod host;

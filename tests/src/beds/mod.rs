@@ -1,1 +1,3 @@
 //! Real peers on loopback, in folders and processes of their own: started, broken and stopped by the suites.
+
+pub mod etcd;

@@ -1,0 +1,359 @@
+//! etcd's `/metrics`, read as a stream: the few families a rule needs out of some hundred kilobytes of text.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use outrider_protocol::{EtcdMetrics, EtcdScrape, Histogram, Timestamp, UnknownCause};
+use rustls::ClientConfig;
+
+use crate::net::{Connection, Failure, Resolve, Url, open, within};
+
+/// Longest line we look at; etcd's are below 200 bytes.
+const MAX_LINE: usize = 4096;
+/// More text than any etcd serves.
+const MAX_TEXT: usize = 4 * 1024 * 1024;
+/// The rates of a rule want at least this much time between two scrapes.
+const APART: Duration = Duration::from_secs(60);
+/// Scrapes kept while none is old enough; enough for a pass every few seconds.
+const MAX_KEPT: usize = 32;
+
+/// What one scrape holds beside the facts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Families {
+    /// `etcd_disk_wal_fsync_duration_seconds`.
+    pub wal_fsync: Option<Histogram>,
+    /// `etcd_disk_backend_commit_duration_seconds`.
+    pub backend_commit: Option<Histogram>,
+    /// `etcd_server_leader_changes_seen_total`.
+    pub leader_changes: Option<f64>,
+    /// `etcd_server_proposals_failed_total`.
+    pub proposals_failed: Option<f64>,
+    /// `etcd_server_proposals_pending`.
+    pub proposals_pending: Option<f64>,
+    /// `etcd_server_quota_backend_bytes`: the quota, where `Status` does not say it.
+    pub quota_bytes: Option<f64>,
+}
+
+/// Reads the Prometheus text format piece by piece.
+#[derive(Debug, Default)]
+pub struct MetricsReader {
+    line: Vec<u8>,
+    /// The rest of an overlong line is being skipped.
+    skipping: bool,
+    read: usize,
+    families: Families,
+}
+
+impl MetricsReader {
+    /// Takes the next piece; breaks when everything of interest has been read or the text is too long to be etcd's.
+    pub fn push(&mut self, piece: &[u8]) -> ControlFlow<()> {
+        self.read = self.read.saturating_add(piece.len());
+        let mut lines = piece.split(|b| *b == b'\n');
+        // What follows the last line end is the start of a line that goes on in the next piece.
+        let rest = lines.next_back().unwrap_or_default();
+        for end in lines {
+            self.append(end);
+            self.finish_line();
+        }
+        self.append(rest);
+        // The families come in the order of their names, so the quota's is the last of ours.
+        if self.families.quota_bytes.is_some() || self.read > MAX_TEXT {
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// What was read.
+    pub fn finish(mut self) -> Families {
+        self.finish_line();
+        self.families
+    }
+
+    fn append(&mut self, piece: &[u8]) {
+        if self.line.len() + piece.len() > MAX_LINE {
+            self.skipping = true;
+            self.line.clear();
+        }
+        if !self.skipping {
+            self.line.extend_from_slice(piece);
+        }
+    }
+
+    fn finish_line(&mut self) {
+        if !std::mem::take(&mut self.skipping)
+            && self.line.starts_with(b"etcd_")
+            && let Ok(line) = std::str::from_utf8(&self.line)
+        {
+            self.families.take(line);
+        }
+        self.line.clear();
+    }
+}
+
+impl Families {
+    /// Takes one sample line: `name[{labels}] value [time]`.
+    fn take(&mut self, line: &str) {
+        let Some((name, labels, value)) = sample(line) else { return };
+        match name {
+            "etcd_server_leader_changes_seen_total" => self.leader_changes = Some(value),
+            "etcd_server_proposals_failed_total" => self.proposals_failed = Some(value),
+            "etcd_server_proposals_pending" => self.proposals_pending = Some(value),
+            "etcd_server_quota_backend_bytes" => self.quota_bytes = Some(value),
+            _ => {
+                if let Some(part) = name.strip_prefix("etcd_disk_wal_fsync_duration_seconds") {
+                    take_histogram(&mut self.wal_fsync, part, labels, value);
+                } else if let Some(part) = name.strip_prefix("etcd_disk_backend_commit_duration_seconds") {
+                    take_histogram(&mut self.backend_commit, part, labels, value);
+                }
+            }
+        }
+    }
+
+    /// The scrape of these families at `at`; a failure names what etcd would have had.
+    pub fn into_scrape(self, at: Timestamp) -> Result<EtcdScrape, Failure> {
+        let missing = |name: &str| {
+            let detail = format!("the text has no {name}: this is not an etcd server's /metrics");
+            Failure::new(UnknownCause::InvalidAnswer, detail)
+        };
+        Ok(EtcdScrape {
+            at,
+            wal_fsync: self
+                .wal_fsync
+                .filter(|h| !h.buckets.is_empty())
+                .ok_or_else(|| missing("etcd_disk_wal_fsync_duration_seconds"))?,
+            backend_commit: self
+                .backend_commit
+                .filter(|h| !h.buckets.is_empty())
+                .ok_or_else(|| missing("etcd_disk_backend_commit_duration_seconds"))?,
+            leader_changes: self
+                .leader_changes
+                .ok_or_else(|| missing("etcd_server_leader_changes_seen_total"))?,
+            proposals_failed: self
+                .proposals_failed
+                .ok_or_else(|| missing("etcd_server_proposals_failed_total"))?,
+            proposals_pending: self
+                .proposals_pending
+                .ok_or_else(|| missing("etcd_server_proposals_pending"))?,
+        })
+    }
+}
+
+fn sample(line: &str) -> Option<(&str, &str, f64)> {
+    let name_end = line.find(['{', ' '])?;
+    let (name, rest) = line.split_at(name_end);
+    let (labels, rest) = match rest.strip_prefix('{') {
+        // Our families have no label value with a brace in it.
+        Some(rest) => rest.split_once('}')?,
+        None => ("", rest),
+    };
+    let value = rest.split_ascii_whitespace().next()?.parse().ok()?;
+    Some((name, labels, value))
+}
+
+fn take_histogram(histogram: &mut Option<Histogram>, part: &str, labels: &str, value: f64) {
+    // Negative, fractional or not a number: no count of anything.
+    let count = || (value >= 0.0 && value <= u64::MAX as f64).then_some(value as u64);
+    let histogram = histogram.get_or_insert_default();
+    match part {
+        "_bucket" => {
+            let bound =
+                labels.split(',').find_map(|label| label.trim().strip_prefix("le=\"")?.strip_suffix('"'));
+            let bound: Option<f64> = bound.and_then(|text| text.parse().ok());
+            if let (Some(bound), Some(count)) = (bound.filter(|b| !b.is_nan()), count()) {
+                // JSON has no infinity: the largest number stands for it.
+                histogram.buckets.push((bound.min(f64::MAX), count));
+                histogram.buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
+                histogram.buckets.dedup_by_key(|bucket| bucket.0);
+                histogram.buckets.truncate(64);
+            }
+        }
+        "_count" => histogram.count = count().unwrap_or_default(),
+        "_sum" if value.is_finite() => histogram.sum = value,
+        _ => {}
+    }
+}
+
+/// One scrape of the member whose metrics are at `url`, with the quota it states.
+pub(super) async fn scrape(
+    url: &Url,
+    tls: Option<Arc<ClientConfig>>,
+    limit: Duration,
+) -> Result<Families, Failure> {
+    within(limit, format!("GET {url}"), async {
+        let (stream, peer) = open(url, tls, &Resolve::new(), limit).await?;
+        let mut connection = Connection::new(stream, &url.authority(), peer).await?;
+        let request = http::Request::get(url.path.as_str())
+            .body(Bytes::new())
+            .map_err(|e| Failure::new(UnknownCause::InvalidInput, e.to_string()))?;
+        let mut reader = MetricsReader::default();
+        let head = connection.exchange_into(request, limit, |piece| reader.push(piece)).await?;
+        if head.status != http::StatusCode::OK {
+            let cause = match head.status.as_u16() {
+                401 => UnknownCause::Unauthenticated,
+                403 => UnknownCause::Forbidden,
+                404 => UnknownCause::Unsupported,
+                _ => UnknownCause::InvalidAnswer,
+            };
+            return Err(Failure::new(cause, format!("GET {url} answered {}", head.status)));
+        }
+        Ok(reader.finish())
+    })
+    .await
+}
+
+/// The scrapes of the last minutes.
+#[derive(Debug, Default)]
+pub(super) struct Scrapes {
+    kept: VecDeque<EtcdScrape>,
+}
+
+impl Scrapes {
+    /// Adds the latest scrape and pairs it with an earlier one, at least a minute older where there is one.
+    pub(super) fn add(&mut self, latest: EtcdScrape) -> EtcdMetrics {
+        // Counters that run backwards belong to a process that has restarted: nothing before it compares.
+        let restarted = self.kept.back().is_some_and(|before| {
+            before.at >= latest.at
+                || before.wal_fsync.count > latest.wal_fsync.count
+                || before.backend_commit.count > latest.backend_commit.count
+                || before.leader_changes > latest.leader_changes
+        });
+        if restarted {
+            self.kept.clear();
+        }
+        // Of those old enough only the newest is of use from now on.
+        while self.kept.get(1).is_some_and(|second| latest.at.since(second.at) >= APART) {
+            self.kept.pop_front();
+        }
+        // Full: drop from the middle, so that the oldest can still grow old enough.
+        if self.kept.len() >= MAX_KEPT {
+            self.kept.remove(1);
+        }
+        let earlier = self.kept.front().cloned();
+        self.kept.push_back(latest.clone());
+        EtcdMetrics { earlier, latest }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TEXT: &str = "\
+# HELP etcd_disk_backend_commit_duration_seconds The latency.
+# TYPE etcd_disk_backend_commit_duration_seconds histogram
+etcd_disk_backend_commit_duration_seconds_bucket{le=\"0.001\"} 3
+etcd_disk_backend_commit_duration_seconds_bucket{le=\"+Inf\"} 4
+etcd_disk_backend_commit_duration_seconds_sum 0.5
+etcd_disk_backend_commit_duration_seconds_count 4
+etcd_disk_wal_fsync_duration_seconds_bucket{le=\"0.001\"} 100
+etcd_disk_wal_fsync_duration_seconds_bucket{le=\"0.002\"} 200
+etcd_disk_wal_fsync_duration_seconds_bucket{le=\"+Inf\"} 1.234e+03
+etcd_disk_wal_fsync_duration_seconds_sum 12.25
+etcd_disk_wal_fsync_duration_seconds_count 1234
+etcd_server_leader_changes_seen_total 2
+etcd_server_proposals_failed_total 1
+etcd_server_proposals_pending 0
+etcd_server_quota_backend_bytes 2.147483648e+09
+go_goroutines 99
+";
+
+    fn read(text: &[u8], piece: usize) -> Families {
+        let mut reader = MetricsReader::default();
+        for piece in text.chunks(piece.max(1)) {
+            if reader.push(piece).is_break() {
+                break;
+            }
+        }
+        reader.finish()
+    }
+
+    #[test]
+    fn reads_the_families_of_a_rule() {
+        let families = read(TEXT.as_bytes(), 4096);
+        assert_eq!(families.quota_bytes, Some(2_147_483_648.0));
+        let scrape = families.into_scrape(Timestamp::from_seconds(1)).unwrap();
+        assert_eq!(scrape.wal_fsync.buckets, [(0.001, 100), (0.002, 200), (f64::MAX, 1234)]);
+        assert_eq!((scrape.wal_fsync.count, scrape.wal_fsync.sum), (1234, 12.25));
+        assert_eq!(scrape.backend_commit.count, 4);
+        assert_eq!(
+            (scrape.leader_changes, scrape.proposals_failed, scrape.proposals_pending),
+            (2.0, 1.0, 0.0)
+        );
+    }
+
+    #[test]
+    fn another_programs_metrics_are_refused_by_name() {
+        let failure = read(b"go_goroutines 1\n", 9).into_scrape(Timestamp::default()).unwrap_err();
+        assert!(failure.detail.contains("etcd_disk_wal_fsync_duration_seconds"), "{failure}");
+    }
+
+    #[test]
+    fn an_endless_line_costs_no_memory() {
+        let mut reader = MetricsReader::default();
+        for _ in 0..100 {
+            let _ = reader.push(&[b'x'; 1000]);
+        }
+        assert!(reader.line.capacity() <= 2 * MAX_LINE);
+        let _ = reader.push(b"\netcd_server_proposals_pending 7\n");
+        assert_eq!(reader.finish().proposals_pending, Some(7.0));
+    }
+
+    fn scrape_at(seconds: i64, count: u64) -> EtcdScrape {
+        let fsync = Histogram { buckets: vec![(f64::MAX, count)], count, sum: 0.0 };
+        EtcdScrape {
+            at: Timestamp::from_seconds(seconds),
+            wal_fsync: fsync.clone(),
+            backend_commit: fsync,
+            leader_changes: 0.0,
+            proposals_failed: 0.0,
+            proposals_pending: 0.0,
+        }
+    }
+
+    #[test]
+    fn the_earlier_scrape_is_the_newest_that_is_a_minute_old() {
+        let mut scrapes = Scrapes::default();
+        assert_eq!(scrapes.add(scrape_at(0, 1)).earlier, None);
+        for (now, earlier) in [(30, 0), (60, 0), (90, 30), (100, 30), (300, 100), (310, 100), (361, 300)] {
+            let pair = scrapes.add(scrape_at(now, 1));
+            assert_eq!(pair.earlier.map(|s| s.at), Some(Timestamp::from_seconds(earlier)), "at {now}");
+        }
+    }
+
+    #[test]
+    fn a_restarted_process_starts_anew() {
+        let mut scrapes = Scrapes::default();
+        scrapes.add(scrape_at(0, 500));
+        assert_eq!(scrapes.add(scrape_at(60, 5)).earlier, None);
+        assert!(scrapes.add(scrape_at(120, 6)).earlier.is_some());
+    }
+
+    #[test]
+    fn many_scrapes_within_a_minute_stay_bounded_and_keep_the_oldest() {
+        let mut scrapes = Scrapes::default();
+        for ms in 0..1000 {
+            let mut scrape = scrape_at(0, 1);
+            scrape.at = Timestamp::from_millis(ms);
+            scrapes.add(scrape);
+        }
+        assert!(scrapes.kept.len() <= MAX_KEPT);
+        assert_eq!(scrapes.kept.front().unwrap().at, Timestamp::from_millis(0));
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(text in proptest::collection::vec(any::<u8>(), 0..300), piece in 1usize..40) {
+            let _ = read(&text, piece).into_scrape(Timestamp::default());
+        }
+
+        #[test]
+        fn pieces_do_not_matter(piece in 1usize..500) {
+            prop_assert_eq!(read(TEXT.as_bytes(), piece), read(TEXT.as_bytes(), TEXT.len()));
+        }
+    }
+}

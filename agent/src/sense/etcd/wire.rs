@@ -1,0 +1,158 @@
+//! The few messages of etcd's client API that we send and read.
+//!
+//! Field numbers follow `etcdserverpb/rpc.proto` and `mvccpb/kv.proto` of etcd's `api` module (3.4 to 3.6); fields we
+//! do not read are left out and skipped by the decoder. No message here can change a cluster: the alarm request has
+//! no fields, and an empty one means GET.
+
+/// `etcdserverpb.ResponseHeader`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct ResponseHeader {
+    /// Cluster that answered.
+    #[prost(uint64, tag = "1")]
+    pub(super) cluster_id: u64,
+    /// Member that answered.
+    #[prost(uint64, tag = "2")]
+    pub(super) member_id: u64,
+}
+
+/// `etcdserverpb.Member`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Member {
+    /// Id.
+    #[prost(uint64, tag = "1")]
+    pub(super) id: u64,
+    /// Name; empty until it has started once.
+    #[prost(string, tag = "2")]
+    pub(super) name: String,
+    /// Recorded peer URLs.
+    #[prost(string, repeated, tag = "3")]
+    pub(super) peer_urls: Vec<String>,
+    /// Published client URLs.
+    #[prost(string, repeated, tag = "4")]
+    pub(super) client_urls: Vec<String>,
+    /// Learner.
+    #[prost(bool, tag = "5")]
+    pub(super) is_learner: bool,
+}
+
+/// `etcdserverpb.MemberListRequest`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct MemberListRequest {
+    /// Since 3.5: answer only what a quorum agrees on. Older servers skip it and answer what they hold themselves.
+    #[prost(bool, tag = "1")]
+    pub(super) linearizable: bool,
+}
+
+/// `etcdserverpb.MemberListResponse`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct MemberListResponse {
+    /// Who answered.
+    #[prost(message, optional, tag = "1")]
+    pub(super) header: Option<ResponseHeader>,
+    /// Voters and learners.
+    #[prost(message, repeated, tag = "2")]
+    pub(super) members: Vec<Member>,
+}
+
+/// `etcdserverpb.StatusRequest`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct StatusRequest {}
+
+/// `etcdserverpb.StatusResponse`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct StatusResponse {
+    /// Who answered.
+    #[prost(message, optional, tag = "1")]
+    pub(super) header: Option<ResponseHeader>,
+    /// Server version.
+    #[prost(string, tag = "2")]
+    pub(super) version: String,
+    /// Size of the database file in bytes.
+    #[prost(int64, tag = "3")]
+    pub(super) db_size: i64,
+    /// Member id of the leader; 0 when there is none.
+    #[prost(uint64, tag = "4")]
+    pub(super) leader: u64,
+    /// Raft index.
+    #[prost(uint64, tag = "5")]
+    pub(super) raft_index: u64,
+    /// Raft term.
+    #[prost(uint64, tag = "6")]
+    pub(super) raft_term: u64,
+    /// Applied index.
+    #[prost(uint64, tag = "7")]
+    pub(super) raft_applied_index: u64,
+    /// What it complains about.
+    #[prost(string, repeated, tag = "8")]
+    pub(super) errors: Vec<String>,
+    /// Bytes in use inside the file.
+    #[prost(int64, tag = "9")]
+    pub(super) db_size_in_use: i64,
+    /// Learner.
+    #[prost(bool, tag = "10")]
+    pub(super) is_learner: bool,
+    /// Quota in bytes, since 3.6.
+    #[prost(int64, tag = "12")]
+    pub(super) db_size_quota: i64,
+}
+
+/// `etcdserverpb.AlarmRequest` with every field at its default: action GET, all members, all kinds.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct AlarmGetRequest {}
+
+/// `etcdserverpb.AlarmMember`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct AlarmMember {
+    /// The member it is set on.
+    #[prost(uint64, tag = "1")]
+    pub(super) member_id: u64,
+    /// 1 = NOSPACE, 2 = CORRUPT.
+    #[prost(int32, tag = "2")]
+    pub(super) alarm: i32,
+}
+
+/// `etcdserverpb.AlarmResponse`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct AlarmResponse {
+    /// Alarms that are set.
+    #[prost(message, repeated, tag = "2")]
+    pub(super) alarms: Vec<AlarmMember>,
+}
+
+/// `etcdserverpb.RangeRequest` for one key, linearizable (the default of the field we leave out).
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct ReadRequest {
+    /// The key.
+    #[prost(bytes = "vec", tag = "1")]
+    pub(super) key: Vec<u8>,
+    /// Count only: the value, if there ever is one, stays there.
+    #[prost(bool, tag = "9")]
+    pub(super) count_only: bool,
+}
+
+/// `etcdserverpb.RangeResponse`, of which the arrival is what counts.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct ReadResponse {
+    /// Who answered.
+    #[prost(message, optional, tag = "1")]
+    pub(super) header: Option<ResponseHeader>,
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message;
+
+    use super::*;
+
+    #[test]
+    fn an_alarm_request_is_empty_and_thus_a_get() {
+        assert!(AlarmGetRequest {}.encode_to_vec().is_empty());
+    }
+
+    #[test]
+    fn unknown_fields_are_skipped() {
+        // Field 13 (downgrade information of 3.6) holding a message, then the version.
+        let bytes = [0x6a, 0x02, 0x08, 0x01, 0x12, 0x03, b'3', b'.', b'6'];
+        assert_eq!(StatusResponse::decode(&bytes[..]).unwrap().version, "3.6");
+    }
+}
