@@ -84,16 +84,16 @@ pub(crate) struct UpArgs {
     /// End by itself after this time, such as 20s or 5m, and print the fleet
     #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
     pub(crate) limit: Option<std::time::Duration>,
-    /// Address the coordinator listens at; port 0 takes a free one
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7443")]
-    pub(crate) listen: std::net::SocketAddr,
+    /// Address the coordinator listens at; port 0 takes a free one [default: 127.0.0.1:8440, or a free port]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Option<std::net::SocketAddr>,
     /// Folder for the state of coordinator and agent [default: outrider below $XDG_STATE_HOME or ~/.local/state]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) state_dir: Option<PathBuf>,
     /// Configuration of this machine's agent, instead of the installed one
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) config: Option<PathBuf>,
-    /// How the fleet is printed
+    /// How the fleet is printed; json, yaml and name at the end
     #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = FormatParser::SHOW)]
     pub(crate) output: Format,
 }

@@ -53,7 +53,7 @@ async fn run(cli: Cli, screen: &mut Screen) -> anyhow::Result<Exit> {
     logging::start(cli.global.verbose);
     let global = &cli.global;
     match cli.command {
-        Command::Up(args) => up::run(args, screen).await,
+        Command::Up(args) => up::run(args, global.verbose, screen).await,
         Command::Check(args) => commands::check::run(args, screen).await,
         Command::Facts(args) => commands::facts::run(args, screen).await,
         Command::Diagnose(args) => commands::diagnose::run(args, screen).await,

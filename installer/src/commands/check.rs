@@ -6,7 +6,7 @@ use anyhow::Context;
 use outrider_agent::capture::{capture, with_config};
 use outrider_agent::config::{self, ConfigSource};
 use outrider_agent::local::{self, Ask};
-use outrider_agent::privileged::DirectOpener;
+use outrider_agent::privileged;
 use outrider_agent::sense::SenseContext;
 use outrider_protocol::{Check, CheckFacts, NodeConditions, NodeFacts, Timestamp};
 
@@ -119,12 +119,12 @@ pub(crate) async fn sense(args: &SensorArgs, screen: &mut Screen) -> anyhow::Res
     Ok(if whole { with_config(facts, &loaded) } else { facts })
 }
 
-/// This machine, read with the caller's own rights.
+/// This machine; root-only files come through the root helper where the caller is none.
 pub(crate) fn machine() -> SenseContext {
     SenseContext {
         root: "/".into(),
         clock: std::sync::Arc::new(now),
-        opener: std::sync::Arc::new(DirectOpener::new()),
+        opener: privileged::opener(Path::new("/")),
     }
 }
 

@@ -73,6 +73,15 @@ impl Part {
         "sim-region".to_owned()
     }
 
+    /// What it is to its owner.
+    pub(crate) fn profile(&self) -> Profile {
+        match self.role {
+            Role::Server { .. } => Profile::RancherHaServer,
+            Role::Worker => Profile::RancherHaAgent,
+            Role::Vm => Profile::HarvesterVm,
+        }
+    }
+
     /// The recording it plays from.
     pub(crate) fn recording(&self) -> Option<&'static Recording> {
         match self.role {
@@ -103,11 +112,7 @@ impl Part {
         facts.node.name.clone_from(&self.name);
         facts.node.cluster.clone_from(&self.cluster);
         facts.node.simulated = true;
-        facts.node.profile = match self.role {
-            Role::Server { .. } => Profile::RancherHaServer,
-            Role::Worker => Profile::RancherHaAgent,
-            Role::Vm => Profile::HarvesterVm,
-        };
+        facts.node.profile = self.profile();
         if let Some(Fact::Known { value: host, .. }) = &mut facts.checks.host {
             set(&mut host.hostname, self.name.clone());
             set(&mut host.machine_id_hash, self.digest("machine id", 32));
