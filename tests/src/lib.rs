@@ -2,6 +2,7 @@
 //!
 //! `tests/run` drives the suites in `tests/tests/`; each prints a table of the faults it made and what was seen.
 
+pub mod agent;
 pub mod beds;
 pub mod coordinator;
 pub mod fault_disk;
@@ -10,3 +11,4 @@ pub mod power_cut;
 pub mod programs;
 pub mod simulated;
 pub mod table;
+pub mod witness;

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use outrider_agent::net::tls::{self, Pinned};
 use outrider_agent::net::{Answer, Connection, Limits};
+use outrider_coordinator::OPERATOR_TOKEN_FILE;
 use outrider_protocol::{
     ApiError, Condition, ConditionType, EnrollRequest, EnrollResponse, Heartbeat, Identity, NodeRef, NodeReport,
     NodeState, Profile, ReasonCode, ReportAck, SequencedTransition, Severity, Status, Timestamp, Transition,
@@ -126,9 +127,6 @@ impl Operator {
         Ok(view.token)
     }
 }
-
-/// File in the coordinator's state folder with the first operator token.
-pub const OPERATOR_TOKEN_FILE: &str = "operator-token";
 
 /// One simulated agent after its enrolment.
 #[derive(Debug)]

@@ -8,27 +8,27 @@ const BUCKETS: usize = 200_000;
 
 /// Counts a bucket; shared by every task.
 #[derive(Debug)]
-pub struct Histogram(Vec<AtomicU32>);
+pub(crate) struct Histogram(Vec<AtomicU32>);
 
 impl Histogram {
     /// An empty one.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self((0..BUCKETS).map(|_| AtomicU32::new(0)).collect())
     }
 
     /// Counts one latency.
-    pub fn add(&self, latency: Duration) {
+    pub(crate) fn add(&self, latency: Duration) {
         let bucket = usize::try_from(latency.as_micros() / WIDTH).unwrap_or(BUCKETS).min(BUCKETS - 1);
         self.0[bucket].fetch_add(1, Ordering::Relaxed);
     }
 
     /// How many were counted.
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.0.iter().map(|n| u64::from(n.load(Ordering::Relaxed))).sum()
     }
 
     /// The latency that a share of all stays below: the upper bound of its bucket.
-    pub fn quantile(&self, share: f64) -> Duration {
+    pub(crate) fn quantile(&self, share: f64) -> Duration {
         let rank = (self.count() as f64 * share).ceil().max(1.0) as u64;
         let mut seen = 0;
         for (i, n) in self.0.iter().enumerate() {

@@ -22,18 +22,18 @@ const REPORT_EVERY: u64 = 20;
 
 /// A member with its open connection.
 #[derive(Debug)]
-pub struct Link {
+pub(crate) struct Link {
     member: Member,
     connection: Connection,
 }
 
 /// All members connected, and how long that took.
 #[derive(Debug)]
-pub struct Fleet {
+pub(crate) struct Fleet {
     /// Members with their connections.
-    pub links: Vec<Link>,
+    pub(crate) links: Vec<Link>,
     /// From the first handshake to the last heartbeat answered.
-    pub elapsed: Duration,
+    pub(crate) elapsed: Duration,
 }
 
 fn source(number: usize) -> IpAddr {
@@ -65,7 +65,7 @@ where
 }
 
 /// Enrols `count` members with one pool token.
-pub async fn enrol(operator: &Operator, count: usize) -> anyhow::Result<(Vec<Member>, Duration)> {
+pub(crate) async fn enrol(operator: &Operator, count: usize) -> anyhow::Result<(Vec<Member>, Duration)> {
     let token = operator.pool_token("swarm-*", 1_000_000).await?;
     let target = operator.target.clone();
     let open = target.tls(None)?;
@@ -84,7 +84,7 @@ pub async fn enrol(operator: &Operator, count: usize) -> anyhow::Result<(Vec<Mem
 }
 
 /// Connects every member and sends a first heartbeat.
-pub async fn connect(target: &Target, members: Vec<Member>) -> anyhow::Result<Fleet> {
+pub(crate) async fn connect(target: &Target, members: Vec<Member>) -> anyhow::Result<Fleet> {
     let start = Instant::now();
     let links = all(members, |member| {
         let target = target.clone();
@@ -99,7 +99,7 @@ pub async fn connect(target: &Target, members: Vec<Member>) -> anyhow::Result<Fl
 }
 
 /// Every member reports its whole state once, so that the coordinator holds what it would hold of a real fleet.
-pub async fn settle(links: &mut [Link]) -> anyhow::Result<()> {
+pub(crate) async fn settle(links: &mut [Link]) -> anyhow::Result<()> {
     for link in links {
         link.member.report(&mut link.connection, true).await?;
     }
@@ -108,19 +108,19 @@ pub async fn settle(links: &mut [Link]) -> anyhow::Result<()> {
 
 /// What a steady load showed.
 #[derive(Debug)]
-pub struct Steady {
+pub(crate) struct Steady {
     /// From due to answered.
-    pub latency: Arc<Histogram>,
+    pub(crate) latency: Arc<Histogram>,
     /// Requests that failed.
-    pub failed: u64,
+    pub(crate) failed: u64,
     /// How long it went.
-    pub elapsed: Duration,
+    pub(crate) elapsed: Duration,
     /// The members, their connections closed.
-    pub members: Vec<Member>,
+    pub(crate) members: Vec<Member>,
 }
 
 /// `rate` requests a second over all links for `length`, each link at its own even pace.
-pub async fn steady(links: Vec<Link>, rate: u32, length: Duration) -> anyhow::Result<Steady> {
+pub(crate) async fn steady(links: Vec<Link>, rate: u32, length: Duration) -> anyhow::Result<Steady> {
     let latency = Arc::new(Histogram::new());
     let failed = Arc::new(AtomicU64::new(0));
     let count = u32::try_from(links.len())?;
