@@ -29,7 +29,8 @@ bed_create() {
 }
 
 bed_boot() {
-    "$BED_HERE/init" "$BED_ROOT" "$BED_NAME" >"$BED_DIR/console" 2>&1 </dev/null &
+    # Killed together with the suite, should that be killed without a chance to clean up.
+    setpriv --pdeathsig KILL "$BED_HERE/init" "$BED_ROOT" "$BED_NAME" >"$BED_DIR/console" 2>&1 </dev/null &
     BED_JOB=$!
     local child
     for _ in $(seq 300); do
