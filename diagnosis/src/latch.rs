@@ -66,10 +66,9 @@ pub fn latch(previous: &[Latch], judgement: &Judgement, now: Timestamp) -> Latch
         }
     }
     for blind in &judgement.blind {
-        if !turn.latches.iter().any(|l| l.condition.condition_type.check() == blind.check) {
-            if let Some(main) = main_type(&blind.check) {
-                turn.adopt_first(&blindness(blind, main, ""));
-            }
+        let in_sight = turn.latches.iter().any(|l| l.condition.condition_type.check() == blind.check);
+        if let (false, Some(main)) = (in_sight, main_type(&blind.check)) {
+            turn.adopt_first(&blindness(blind, main, ""));
         }
     }
     turn.latches.sort_by(|a, b| a.condition.key().cmp(&b.condition.key()));

@@ -209,13 +209,13 @@ fn an_isolated_member_does_not_take_the_cluster_with_it() {
 #[test]
 fn partitions_need_silence_on_every_way() {
     let mut nodes = cluster(5);
-    for i in 0..2 {
-        view(&mut nodes[i], |e| (3..=5).for_each(|n| kill(e, n, 600)));
+    for node in &mut nodes[..2] {
+        view(node, |e| (3..=5).for_each(|n| kill(e, n, 600)));
     }
     // The other side still reaches them: one way is a way.
     assert_eq!(membership(&nodes).reason, ReasonCode::EtcdMembersExpected);
-    for i in 2..5 {
-        view(&mut nodes[i], |e| (1..=2).for_each(|n| kill(e, n, 600)));
+    for node in &mut nodes[2..] {
+        view(node, |e| (1..=2).for_each(|n| kill(e, n, 600)));
     }
     expect(
         &membership(&nodes),
@@ -407,7 +407,9 @@ proptest! {
 
     #[test]
     fn losing_a_node_for_good_never_improves_the_verdict(n in 1usize..6, first in prop::collection::btree_set(1usize..6, 0..5), victim in 1usize..6) {
-        prop_assume!(victim <= n && !first.contains(&victim));
+        if victim > n || first.contains(&victim) {
+            return Ok(());
+        }
         let silent = |nodes: &mut Vec<Node>, d: usize| {
             nodes[d - 1].ready = Status::Unknown;
             for (i, node) in nodes.iter_mut().enumerate() {

@@ -362,7 +362,7 @@ proptest! {
         }
         let start = Timestamp::from_millis(now().as_millis() + t * 1000 + 1);
         let bad = |turn: u64| {
-            let reason = if turn % 2 == 0 { ReasonCode::EtcdQuorumLost } else { ReasonCode::EtcdNoLeader };
+            let reason = if turn.is_multiple_of(2) { ReasonCode::EtcdQuorumLost } else { ReasonCode::EtcdNoLeader };
             of(vec![Finding::new(ConditionType::EtcdQuorum, Status::False, Severity::Error, reason, start, "m")
                 .waits(Duration::from_secs(raise), Duration::from_secs(raise))])
         };

@@ -15,6 +15,7 @@ mod host;
 mod hysteresis;
 mod purity;
 mod registry;
+mod runbooks;
 mod world;
 
 use outrider_diagnosis::{Finding, Judgement};
