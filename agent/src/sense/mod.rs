@@ -9,6 +9,7 @@ pub mod etcd;
 pub(crate) mod file;
 pub mod guest_agent;
 pub mod host;
+pub mod load_balancer;
 #[cfg(test)]
 pub(crate) mod prepared;
 mod process;

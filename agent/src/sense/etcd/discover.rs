@@ -225,10 +225,10 @@ fn rke1(disk: &Disk<'_>) -> Step {
             Step::Next
         };
     };
-    let data = Path::new("/var/lib/etcd");
+    let data = Path::new("/var/lib/etcd/member");
     match disk.list(data) {
-        Ok(names) if names.iter().flatten().any(|n| n == "member") => {}
-        Ok(_) => return Step::not_here("RKE1 node without etcd data (/var/lib/etcd/member)"),
+        Ok(Some(_)) => {}
+        Ok(None) => return Step::not_here("RKE1 node without etcd data (/var/lib/etcd/member)"),
         Err(e) => return Step::failed(&e, data),
     }
     let certificate = folder.join(key.replace("-key.pem", ".pem"));
@@ -255,23 +255,19 @@ fn own_addresses() -> Vec<String> {
 }
 
 fn kubeadm(disk: &Disk<'_>) -> Step {
-    let (pki, manifest) =
-        (Path::new("/etc/kubernetes/pki"), Path::new("/etc/kubernetes/manifests/etcd.yaml"));
+    let (pki, manifests) = (Path::new("/etc/kubernetes/pki"), Path::new("/etc/kubernetes/manifests"));
     let folder = pki.join("etcd");
-    let in_pki = match disk.list(pki) {
+    let pods = match disk.list(manifests) {
         Ok(Some(names)) => names,
         Ok(None) => return Step::Next,
-        Err(e) => return Step::failed(&e, pki),
+        Err(e) => return Step::failed(&e, manifests),
     };
-    match disk.read(manifest) {
-        Ok(Some(_)) => {}
-        Ok(None) if in_pki.iter().any(|n| n == "apiserver-etcd-client.crt") => {
-            return Step::not_here(
-                "control plane with an external etcd: give its endpoints in [etcd] to watch it",
-            );
-        }
-        Ok(None) => return Step::Next,
-        Err(e) => return Step::failed(&e, manifest),
+    if !pods.iter().any(|n| n == "etcd.yaml") {
+        return if pods.iter().any(|n| n == "kube-apiserver.yaml") {
+            Step::not_here("control plane with an external etcd: give its endpoints in [etcd] to watch it")
+        } else {
+            Step::Next
+        };
     }
     let in_folder = match disk.list(&folder) {
         Ok(names) => names.unwrap_or_default(),
@@ -282,7 +278,7 @@ fn kubeadm(disk: &Disk<'_>) -> Step {
         if healthcheck { folder.join("healthcheck-client") } else { pki.join("apiserver-etcd-client") };
     Step::found(Found {
         distribution: Distribution::Kubeadm,
-        found_by: manifest.display().to_string(),
+        found_by: manifests.join("etcd.yaml").display().to_string(),
         endpoints: vec![loopback("127.0.0.1")],
         local_alternative: None,
         files: Some(TlsFiles {

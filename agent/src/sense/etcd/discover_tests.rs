@@ -150,8 +150,7 @@ fn rke1_certificates_are_found_by_listing() {
 #[test]
 fn kubeadm_stacked_and_external() {
     let pki = "/etc/kubernetes/pki";
-    let external = [(format!("{pki}/apiserver-etcd-client.crt"), "")];
-    let mut files: Vec<(&str, &str)> = external.iter().map(|(path, text)| (path.as_str(), *text)).collect();
+    let mut files = vec![("/etc/kubernetes/manifests/kube-apiserver.yaml", "")];
     assert!(not_here(&machine(&files)).contains("external etcd"));
     files.push(("/etc/kubernetes/manifests/etcd.yaml", ""));
     let client = |files: &[(&str, &str)]| found(&machine(files)).files.unwrap().client.unwrap().0;

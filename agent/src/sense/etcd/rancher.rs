@@ -79,7 +79,7 @@ fn find_in(
         return Ok(Step::found(found(disk, program, config, data, &etcd.join("member/wal"))));
     }
     if list(server)?.is_none() {
-        return Ok(match list(data.join("agent"))? {
+        return Ok(match list(data.to_owned())? {
             Some(_) => Step::not_here(format!("{title} agent: etcd runs on the servers only")),
             None => Step::Next,
         });
@@ -134,8 +134,8 @@ fn found(disk: &Disk<'_>, program: &Program, config: &Config, data: &Path, evide
 
 /// `config.yaml` and then `config.yaml.d/*.yaml` by name, later values winning.
 ///
-/// They hold the join token, so the root helper does not pass them on; it knows a configured `data-dir` itself and
-/// takes us there by the default name. What may not be read is therefore no problem here.
+/// They hold the join token, so the root helper passes an excerpt only, and takes us to a configured `data-dir` by its
+/// default name too. A file that may not be read is therefore no problem here.
 fn read_config(disk: &Disk<'_>, path: &Path) -> Config {
     let mut config = Config::default();
     let folder = path.with_extension("yaml.d");
