@@ -1,0 +1,311 @@
+//! The check `load-balancer` against a real HAProxy and real nginx, and against servers that mean no good.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use outrider_agent::config::LoadBalancerSettings;
+use outrider_agent::privileged::DirectOpener;
+use outrider_agent::sense::SenseContext;
+use outrider_agent::sense::load_balancer::read;
+use outrider_protocol::{
+    BalancerMode, Fact, HttpAnswer, LoadBalancerFacts, Probe, ProbeKind, ProbeTarget, Timestamp, UnknownCause,
+};
+use outrider_tests::beds::balancer::{Balancer, HOST, Options, missing};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn context() -> SenseContext {
+    SenseContext {
+        root: PathBuf::from("/"),
+        clock: Arc::new(|| Timestamp::from(SystemTime::now())),
+        opener: Arc::new(DirectOpener::new()),
+    }
+}
+
+fn settings(https: SocketAddr, http: u16, addresses: &[IpAddr]) -> LoadBalancerSettings {
+    LoadBalancerSettings {
+        name: "rancher".into(),
+        url: format!("https://{HOST}:{}", https.port()),
+        host: HOST.into(),
+        port: https.port(),
+        http_port: http,
+        mode: BalancerMode::Auto,
+        backends: Vec::new(),
+        backend_http_port: 8080,
+        ca: None,
+        ca_checksum: None,
+        agent_tls_mode: None,
+        tries: 4,
+        resolve: BTreeMap::from([(HOST.to_owned(), addresses.to_vec())]),
+    }
+}
+
+/// The bed with the settings of its layer-4 and layer-7 sides; `None`, said in one line, where it cannot run.
+fn bed(options: &Options) -> Option<(Balancer, LoadBalancerSettings, LoadBalancerSettings)> {
+    if let Some(why) = missing() {
+        println!("skipped: {why}");
+        return None;
+    }
+    let bed = Balancer::start(options).unwrap();
+    let side = |https: SocketAddr, http: SocketAddr| LoadBalancerSettings {
+        backends: vec![bed.backend(0), bed.backend(1)],
+        ca: Some(bed.ca()),
+        ..settings(https, http.port(), &[https.ip()])
+    };
+    let (l4, l7) = (side(bed.l4(), bed.l4_http()), side(bed.l7(), bed.l7_http()));
+    Some((bed, l4, l7))
+}
+
+async fn pass(settings: &LoadBalancerSettings, limit: Duration) -> LoadBalancerFacts {
+    let (cx, one) = (context(), [settings.clone()]);
+    let reading = read(&cx, &one, limit);
+    // The sensor keeps to its own limit; ten times that is for a machine that is busy.
+    let fact = tokio::time::timeout(limit * 10, reading).await.expect("a pass ends");
+    match fact {
+        Fact::Known { value, .. } => value.into_iter().next().unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn tries(facts: &LoadBalancerFacts, target: ProbeTarget, kind: ProbeKind) -> Vec<&Probe> {
+    facts.probes.iter().filter(|p| p.target == target && p.kind == kind).collect()
+}
+
+fn answers(facts: &LoadBalancerFacts, target: ProbeTarget, kind: ProbeKind) -> Vec<&HttpAnswer> {
+    tries(facts, target, kind).into_iter().filter_map(|p| p.http.value()).collect()
+}
+
+fn statuses(facts: &LoadBalancerFacts, target: ProbeTarget, kind: ProbeKind) -> Vec<u16> {
+    answers(facts, target, kind).iter().map(|a| a.status).collect()
+}
+
+fn cause<T>(fact: &Fact<T>) -> Option<&UnknownCause> {
+    match fact {
+        Fact::Unknown { cause, .. } => Some(cause),
+        _ => None,
+    }
+}
+
+use ProbeTarget::{Backend, Balancer as Through};
+
+#[tokio::test]
+async fn layer_4_done_right() {
+    let Some((_bed, l4, _)) = bed(&Options::default()) else { return };
+    let facts = pass(&l4, LIMIT).await;
+    assert_eq!(facts.mode, BalancerMode::L4, "the backend shows the same certificate");
+    assert_eq!(facts.addresses.value().unwrap().len(), 1);
+    // Four connections, and once more on the first of them.
+    assert_eq!(statuses(&facts, Through, ProbeKind::Root), [200; 5]);
+    let bodies: std::collections::BTreeSet<&str> =
+        answers(&facts, Through, ProbeKind::Root).iter().map(|a| a.body_start.as_str()).collect();
+    assert_eq!(bodies.len(), 2, "both backends had their turn: {bodies:?}");
+    assert!(answers(&facts, Through, ProbeKind::Ping).iter().all(|a| a.body_start == "pong"));
+    assert_eq!(statuses(&facts, Through, ProbeKind::Healthz), [200]);
+    assert_eq!(statuses(&facts, Through, ProbeKind::Nonsense), [404]);
+    assert_eq!(statuses(&facts, Through, ProbeKind::WebSocket), [401]);
+    let redirect = answers(&facts, Through, ProbeKind::Redirect)[0];
+    assert_eq!((redirect.status, redirect.location.as_str()), (302, "https://rancher.test/"));
+    let connected = tries(&facts, Through, ProbeKind::Connect);
+    let tls = connected[0].tls.value().unwrap();
+    assert_eq!(tls.trust.value().map(String::as_str), Some(""));
+    assert!(tls.name_matches && tls.version.starts_with("TLSv1."), "{tls:?}");
+    assert_eq!(tls.chain[0].sans, [HOST]);
+    assert!(matches!(connected[1].tls, Fact::NotApplicable { .. }), "the plain port");
+    assert_eq!(statuses(&facts, Backend, ProbeKind::Ping), [200; 2]);
+}
+
+#[tokio::test]
+async fn layer_7_done_right() {
+    let Some((_bed, _, l7)) = bed(&Options::default()) else { return };
+    let facts = pass(&l7, LIMIT).await;
+    assert_eq!(facts.mode, BalancerMode::L7, "the balancer shows a certificate of its own");
+    assert_eq!(statuses(&facts, Through, ProbeKind::Root), [200; 5]);
+    assert_eq!(statuses(&facts, Backend, ProbeKind::ForwardedRoot), [200; 2]);
+    assert_eq!(statuses(&facts, Backend, ProbeKind::PlainRoot), [302; 2]);
+    assert_eq!(statuses(&facts, Through, ProbeKind::Redirect), [301]);
+}
+
+#[tokio::test]
+async fn redirect_loops_show_whose_they_are() {
+    let missing = Options { forwarded_proto: false, ..Options::default() };
+    let Some((_bed, _, l7)) = bed(&missing) else { return };
+    let facts = pass(&l7, LIMIT).await;
+    assert_eq!(statuses(&facts, Through, ProbeKind::Root), [302; 5]);
+    assert_eq!(answers(&facts, Through, ProbeKind::Root)[0].location, "https://rancher.test/");
+    assert_eq!(statuses(&facts, Backend, ProbeKind::ForwardedRoot), [200; 2]);
+    // The trap: these paths never show it.
+    assert!(statuses(&facts, Through, ProbeKind::Ping).iter().all(|s| *s == 200));
+
+    let ignored = Options { ingress_trusts: false, ..Options::default() };
+    let Some((_bed, _, l7)) = bed(&ignored) else { return };
+    let facts = pass(&l7, LIMIT).await;
+    assert_eq!(statuses(&facts, Through, ProbeKind::Root), [302; 5]);
+    assert_eq!(statuses(&facts, Backend, ProbeKind::ForwardedRoot), [302; 2]);
+}
+
+#[tokio::test]
+async fn a_host_that_no_ingress_knows_meets_the_default_backend() {
+    let Some((_bed, _, l7)) = bed(&Options { ingress_host: "other.test".into(), ..Options::default() })
+    else {
+        return;
+    };
+    let facts = pass(&l7, LIMIT).await;
+    assert_eq!(statuses(&facts, Through, ProbeKind::Root), [404; 5]);
+    assert_eq!(statuses(&facts, Backend, ProbeKind::ForwardedRoot), [404; 2]);
+    assert!(answers(&facts, Through, ProbeKind::Root)[0].body_start.contains("default backend"));
+}
+
+#[tokio::test]
+async fn a_dead_backend_is_seen_and_so_is_a_balancer_that_still_uses_it() {
+    let Some((mut bed, l4, l7)) = bed(&Options { health_checks: false, ..Options::default() }) else {
+        return;
+    };
+    bed.kill_backend(1);
+    let facts = pass(&l7, LIMIT).await;
+    let root = statuses(&facts, Through, ProbeKind::Root);
+    assert!(root.contains(&200) && root.contains(&503), "{root:?}");
+    let refused: Vec<&str> = tries(&facts, Backend, ProbeKind::Connect)
+        .iter()
+        .filter(|p| cause(&p.tcp) == Some(&UnknownCause::ConnectionRefused))
+        .map(|p| p.peer.as_str())
+        .collect();
+    let [https, http] = [bed.backend(1).to_string(), bed.backend_http(1).to_string()];
+    assert_eq!(refused, [https, http]);
+    // In layer 4 the balancer closes without a word.
+    let facts = pass(&l4, LIMIT).await;
+    let root = tries(&facts, Through, ProbeKind::Root);
+    assert!(root.iter().any(|p| p.http.value().is_some()), "{root:#?}");
+    assert!(root.iter().any(|p| cause(&p.tls) == Some(&UnknownCause::TlsFailed)), "{root:#?}");
+
+    bed.start_backend(1).unwrap();
+    let facts = pass(&l7, LIMIT).await;
+    assert_eq!(statuses(&facts, Through, ProbeKind::Root), [200; 5]);
+}
+
+#[tokio::test]
+async fn certificates_are_judged_by_name_and_root_and_accepted_all_the_same() {
+    let Some((_bed, l4, _)) = bed(&Options { certificate_name: "other.test".into(), ..Options::default() })
+    else {
+        return;
+    };
+    let facts = pass(&l4, LIMIT).await;
+    let tls = tries(&facts, Through, ProbeKind::Connect)[0].tls.value().unwrap();
+    assert!(!tls.name_matches && tls.trust.value().unwrap().is_empty());
+    let without_ca = LoadBalancerSettings { ca: None, ..l4.clone() };
+    let facts = pass(&without_ca, LIMIT).await;
+    let tls = tries(&facts, Through, ProbeKind::Connect)[0].tls.value().unwrap();
+    assert!(tls.trust.value().unwrap().contains("trusted authority"), "{:?}", tls.trust);
+    let bad_ca = LoadBalancerSettings { ca: Some("/nowhere/ca.pem".into()), ..l4 };
+    let facts = pass(&bad_ca, LIMIT).await;
+    let tls = tries(&facts, Through, ProbeKind::Connect)[0].tls.value().unwrap();
+    assert!(cause(&tls.trust).is_some(), "not untrusted: the CA could not be read. {:?}", tls.trust);
+}
+
+#[tokio::test]
+async fn every_address_is_tried_by_itself() {
+    let Some((bed, l4, _)) = bed(&Options::default()) else { return };
+    let both = vec![bed.nobody().ip(), bed.l4().ip()];
+    let facts =
+        pass(&LoadBalancerSettings { resolve: BTreeMap::from([(HOST.into(), both)]), ..l4 }, LIMIT).await;
+    let root = tries(&facts, Through, ProbeKind::Root);
+    let (dead, alive): (Vec<&Probe>, Vec<&Probe>) =
+        root.into_iter().partition(|p| p.peer == bed.nobody().to_string());
+    assert!(dead.iter().all(|p| cause(&p.tcp) == Some(&UnknownCause::ConnectionRefused)));
+    assert_eq!((dead.len(), alive.len()), (4, 5), "a dead address is tried as often as a live one");
+    assert!(alive.iter().all(|p| p.http.value().is_some()));
+}
+
+#[tokio::test]
+async fn a_name_without_addresses_is_absent() {
+    let facts = pass(&settings(([127, 0, 0, 1], 443).into(), 80, &[]), LIMIT).await;
+    assert!(matches!(facts.addresses, Fact::Absent { .. }), "{:?}", facts.addresses);
+    assert!(facts.probes.is_empty());
+}
+
+/// A server that treats every connection the same way; it ends with the test process.
+fn server(serve: fn(std::net::TcpStream)) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || serve(stream));
+        }
+    });
+    address
+}
+
+fn read_request(stream: &mut std::net::TcpStream) {
+    let mut request = [0; 2048];
+    let _ = stream.read(&mut request);
+}
+
+#[tokio::test]
+async fn hostile_servers_cost_their_limit_and_no_more() {
+    fn drip(mut stream: std::net::TcpStream) {
+        read_request(&mut stream);
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n");
+        while stream.write_all(b"x").is_ok() {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+    fn flood(mut stream: std::net::TcpStream) {
+        read_request(&mut stream);
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100000000\r\n\r\n");
+        while stream.write_all(&[b'x'; 65536]).is_ok() {}
+    }
+    fn silence(stream: std::net::TcpStream) {
+        std::thread::sleep(Duration::from_secs(600));
+        drop(stream);
+    }
+    fn binary(mut stream: std::net::TcpStream) {
+        read_request(&mut stream);
+        let _ = stream.write_all(b"\x00\x01PROXY TCP4\xff\r\n\r\n");
+        silence(stream);
+    }
+    let limit = Duration::from_secs(4);
+    let plain = |address: SocketAddr| settings(([127, 0, 0, 1], 1).into(), address.port(), &[address.ip()]);
+    let redirect = |facts: &LoadBalancerFacts| tries(facts, Through, ProbeKind::Redirect)[0].http.clone();
+
+    let facts = pass(&plain(server(drip)), limit).await;
+    assert_eq!(cause(&redirect(&facts)), Some(&UnknownCause::TimedOut));
+    let facts = pass(&plain(server(flood)), limit).await;
+    let answer = redirect(&facts);
+    assert_eq!(
+        (answer.value().unwrap().body_bytes, answer.value().unwrap().body_start.len()),
+        (1024 * 1024, 120)
+    );
+    let facts = pass(&plain(server(binary)), limit).await;
+    assert_eq!(cause(&redirect(&facts)), Some(&UnknownCause::InvalidAnswer));
+    let facts = pass(&plain(server(silence)), limit).await;
+    assert_eq!(cause(&redirect(&facts)), Some(&UnknownCause::TimedOut));
+
+    // A TLS port that never answers the handshake, and one that speaks plain http.
+    for (serve, expected) in [(silence as fn(_), UnknownCause::TimedOut), (binary, UnknownCause::TlsFailed)] {
+        let address = server(serve);
+        let facts = pass(&settings(address, 0, &[address.ip()]), limit).await;
+        let tries = tries(&facts, Through, ProbeKind::Root);
+        assert!(!tries.is_empty() && tries.iter().all(|p| cause(&p.tls) == Some(&expected)), "{tries:#?}");
+    }
+}
+
+/// Not a test of speed: prints what the check costs, for `docs/performance.md`.
+#[tokio::test]
+#[ignore = "a measurement; run it alone and in release"]
+async fn cost_of_a_pass() {
+    let Some((_bed, l4, _)) = bed(&Options::default()) else { return };
+    let used = || {
+        let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF).unwrap();
+        let seconds = |t: nix::sys::time::TimeVal| t.tv_sec() as f64 + t.tv_usec() as f64 / 1e6;
+        seconds(usage.user_time()) + seconds(usage.system_time())
+    };
+    pass(&l4, LIMIT).await;
+    let start = used();
+    for _ in 0..20 {
+        pass(&l4, LIMIT).await;
+    }
+    println!("pass: {:.3} ms of CPU", (used() - start) / 20.0 * 1e3);
+}
