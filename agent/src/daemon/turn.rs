@@ -169,7 +169,8 @@ impl Daemon {
             coordinator: Some(coordinator.as_str()).filter(|url| !url.is_empty()),
             desired: desired.as_ref().filter(|desired| desired.generation != self.state.generation),
             status_file: write.then(|| self.runtime_dir.join("status.json")),
-            textfile: self.state.settings.report.textfile.clone().filter(|_| write),
+            // Embedded, we run beside a packaged daemon whose file it is.
+            textfile: self.state.settings.report.textfile.clone().filter(|_| write && self.embedding.is_none()),
         };
         let (actions, _held) = act::plan(&input);
         for action in &actions {
