@@ -26,6 +26,11 @@ const PAGE: usize = 500;
 #[error("{}", text(.0))]
 pub(crate) struct Refused(pub(crate) ApiError);
 
+/// The coordinator could not be asked, or did not answer.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Unreachable(String);
+
 fn text(error: &ApiError) -> String {
     let advice = if error.advice.is_empty() { String::new() } else { format!(". {}", error.advice) };
     format!("({}): {}{advice}", error.reason, error.message.trim_end_matches('.'))
@@ -119,7 +124,7 @@ impl Client {
             }
             _ => "",
         };
-        anyhow::anyhow!("cannot talk to the coordinator at {url} ({chosen_by}): {failure}{trust}")
+        Unreachable(format!("cannot talk to the coordinator at {url} ({chosen_by}): {failure}{trust}")).into()
     }
 
     fn request(&self, method: Method, path: &str, body: Bytes) -> anyhow::Result<Request<Bytes>> {

@@ -32,6 +32,8 @@ pub(crate) enum Happening {
     Cluster(ClusterView),
     /// A transition.
     Event(EventView),
+    /// Something was left out: list again. The history has reached this position.
+    Resync(u64),
 }
 
 /// A followed stream.
@@ -162,11 +164,23 @@ impl Parser {
     }
 }
 
+/// A place to go on from.
+#[derive(serde::Deserialize)]
+struct Bookmark {
+    position: u64,
+    #[serde(default)]
+    resync: bool,
+}
+
 fn happening(kind: &str, data: &str) -> Option<Happening> {
     match kind {
         "node" => serde_json::from_str(data).ok().map(Happening::Node),
         "cluster" => serde_json::from_str(data).ok().map(Happening::Cluster),
         "event" => serde_json::from_str(data).ok().map(Happening::Event),
+        "bookmark" => {
+            let bookmark: Bookmark = serde_json::from_str(data).ok()?;
+            bookmark.resync.then_some(Happening::Resync(bookmark.position))
+        }
         _ => None,
     }
 }

@@ -66,7 +66,7 @@ fn list(contexts: &Contexts, format: &Format, screen: &Screen) -> anyhow::Result
         .map(|(name, saved)| ContextView {
             name: name.clone(),
             url: saved.url.clone(),
-            ca_checksum: saved.ca_checksum.clone().or_else(|| saved.token.pin()),
+            ca_checksum: saved.ca_checksum.clone(),
             current: *name == contexts.current,
         })
         .collect();

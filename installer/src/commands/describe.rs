@@ -52,8 +52,8 @@ pub(crate) async fn run(args: DescribeArgs, global: &Global, screen: &mut Screen
 
 /// The newest transitions of a node, the newest last.
 async fn last_events(client: &mut Client, node: &str) -> anyhow::Result<Vec<EventView>> {
-    let path = format!("/v1/nodes/{}/events", percent_encoded(node));
-    let list: List<EventView> = client.list(&path, "").await?;
-    let skip = list.items.len().saturating_sub(LAST);
-    Ok(list.items.into_iter().skip(skip).collect())
+    let path = format!("/v1/nodes/{}/events?limit={LAST}", percent_encoded(node));
+    let mut list: List<EventView> = client.get(&path).await?;
+    list.items.sort_by_key(|event| event.id);
+    Ok(list.items)
 }

@@ -3,7 +3,7 @@
 use std::ops::AsyncFnMut;
 use std::time::Duration;
 
-use crate::client::{Client, Happening, Watch};
+use crate::client::{Client, Happening, Unreachable, Watch};
 use crate::exit::Exit;
 use crate::output::Screen;
 
@@ -24,25 +24,30 @@ pub(crate) async fn every_change(
         stream.accepted().await?;
         look(client, screen).await?;
         loop {
-            match stream.next().await? {
+            let seen = match stream.next().await? {
                 Some(happenings) if happenings.iter().any(is_change) => {
                     tokio::time::sleep(GATHER).await;
                     stream.skip_waiting();
-                    look(client, screen).await?;
+                    look(client, screen).await
                 }
-                Some(_) => {}
+                Some(_) => Ok(()),
                 None => {
-                    stream = again(client, screen, None).await;
-                    look(client, screen).await?;
+                    stream = again(client, screen, None).await?;
+                    look(client, screen).await
                 }
+            };
+            match seen {
+                // Its stream breaks as well, and is opened anew when the coordinator is back.
+                Err(error) if error.is::<Unreachable>() => {}
+                other => other?,
             }
         }
     };
     until_interrupted(work).await
 }
 
-/// Opens the stream anew, however long that takes, after the position last seen.
-pub(crate) async fn again(client: &Client, screen: &mut Screen, after: Option<u64>) -> Watch {
+/// Opens the stream anew, however long that takes, after the position last seen. Only a refusal ends it.
+pub(crate) async fn again(client: &Client, screen: &mut Screen, after: Option<u64>) -> anyhow::Result<Watch> {
     let mut wait = RETRY.0;
     let mut told = false;
     loop {
@@ -51,8 +56,9 @@ pub(crate) async fn again(client: &Client, screen: &mut Screen, after: Option<u6
                 if told {
                     screen.note("the coordinator is back");
                 }
-                return stream;
+                return Ok(stream);
             }
+            Err(error) if !error.is::<Unreachable>() => return Err(error),
             Err(error) => {
                 if !told {
                     screen.note(&format!("{error:#}; trying again"));
@@ -76,5 +82,5 @@ pub(crate) async fn until_interrupted(
 }
 
 fn is_change(happening: &Happening) -> bool {
-    matches!(happening, Happening::Node(_) | Happening::Cluster(_))
+    matches!(happening, Happening::Node(_) | Happening::Cluster(_) | Happening::Resync(_))
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::bail;
-use outrider_protocol::{ApiError, ClusterView, List, NodeView, Timestamp, TypeMeta};
+use outrider_protocol::{ApiError, ClusterView, List, NodeView, Severity, Timestamp, TypeMeta};
 use serde::Serialize;
 
 use crate::cli::{GetArgs, Global, Kind};
@@ -11,7 +11,7 @@ use crate::client::{Client, Refused, percent_encoded};
 use crate::contexts;
 use crate::exit::Exit;
 use crate::output::{Column, Format, Screen, Table, UsageError, document};
-use crate::show::{clusters, conditions, nodes};
+use crate::show::{clusters, conditions, nodes, worst_first};
 
 use super::follow;
 
@@ -21,8 +21,12 @@ pub(crate) trait Object: Serialize + Clone + Send + Sync + 'static {
     const LIST: &'static str;
     /// `node/NAME`, as `-o name` prints it.
     fn path(&self) -> String;
-    /// What must differ before a watch prints it again; readings that move all the time are left out.
+    /// What must differ before a watch prints the document again; readings that move all the time are left out.
     fn mark(&self) -> String;
+    /// What must differ before a watch prints the row again: less than the document, for a row shows less.
+    fn row_mark(&self) -> String {
+        self.mark()
+    }
     /// Its columns.
     fn columns(now: Timestamp) -> Vec<Column<Self>>;
 }
@@ -45,6 +49,14 @@ impl Object for NodeView {
             &self.agent_version,
         );
         format!("{own:?}{}", marks(&self.conditions))
+    }
+
+    fn row_mark(&self) -> String {
+        let own = (&self.uid, self.ready, &self.enrolment, &self.cluster, &self.zone, &self.agent_version);
+        format!(
+            "{own:?}{}",
+            marks(worst_first(self.conditions.iter().filter(|c| c.severity > Severity::Info)))
+        )
     }
 
     fn columns(now: Timestamp) -> Vec<Column<Self>> {
@@ -118,12 +130,16 @@ async fn show<T: Object>(
     let mut printer = Printer::new(args, screen);
     if args.watch {
         let mut known: BTreeMap<String, String> = BTreeMap::new();
+        let in_rows = matches!(args.output, Format::Table | Format::Wide);
         return follow::every_change(client, screen, async |client, screen| {
             let found = read(client, args).await?;
             let changed: Vec<T> = found
                 .items
                 .into_iter()
-                .filter(|item| known.insert(item.path(), item.mark()) != Some(item.mark()))
+                .filter(|item| {
+                    let mark = if in_rows { item.row_mark() } else { item.mark() };
+                    known.insert(item.path(), mark.clone()) != Some(mark)
+                })
                 .collect();
             printer.changes(&changed, screen)
         })

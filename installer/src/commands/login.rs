@@ -41,7 +41,8 @@ pub(crate) async fn run(args: LoginArgs, global: &Global, screen: &mut Screen) -
     let name = args.name.unwrap_or_else(|| url.authority());
     let path = Contexts::path()?;
     let mut contexts = Contexts::load(&path, screen)?;
-    let ca_checksum = given.map(|given| given.replace(':', "").to_lowercase());
+    // Kept beside the token: another token, from OUTRIDER_TOKEN, is no reason to trust another authority.
+    let ca_checksum = given.map(|given| given.replace(':', "").to_lowercase()).or_else(|| token.pin());
     contexts.contexts.insert(name.clone(), Saved { url: url.to_string(), ca_checksum, token });
     contexts.current.clone_from(&name);
     contexts.save(&path)?;

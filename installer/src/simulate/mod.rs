@@ -55,8 +55,15 @@ pub(crate) struct Play {
 }
 
 impl Play {
-    /// Begins a play of `count` nodes that report to `url`; those that were here before come back as themselves.
-    pub(crate) fn begin(count: usize, url: Url, token: Option<Token>, state_dir: &Path) -> Self {
+    /// Begins a play of `count` nodes that report to `url`; those that the coordinator `knows` by name come back as
+    /// themselves.
+    pub(crate) fn begin(
+        count: usize,
+        url: Url,
+        token: Option<Token>,
+        state_dir: &Path,
+        knows: &BTreeSet<String>,
+    ) -> Self {
         let (curtain, seen) = watch::channel(false);
         // The more there are, the calmer each: the machine is to show a fleet, not to sweat.
         let (turn, heartbeat) = match count {
@@ -74,6 +81,7 @@ impl Play {
         };
         let wardrobe = state_dir.join(wardrobe::FILE);
         let mut kept = wardrobe::open(&wardrobe);
+        kept.retain(|name, _| knows.contains(name));
         let mut play = Self { nodes: JoinSet::new(), disks: Vec::new(), curtain, wardrobe };
         for part in part::cast(count) {
             let disk = Arc::new(kept.remove(&part.name).unwrap_or_default());

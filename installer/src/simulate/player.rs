@@ -6,7 +6,7 @@ use std::time::Duration;
 use outrider_agent::net::{ProxySettings, Url};
 use outrider_agent::report::disk::{Disk, MemoryDisk};
 use outrider_agent::report::{
-    DeliveryStatus, Reporter, ReporterOptions, SpoolLimits, Target, Token, TokenSource,
+    DeliveryStatus, Network, Reporter, ReporterOptions, SpoolLimits, Target, Token, TokenSource,
 };
 use outrider_protocol::{AgentFacts, Fact, Identity, Latch, NodeFacts, NodeRef, NodeState, Timestamp};
 use tokio::sync::watch;
@@ -82,7 +82,7 @@ fn start(part: &Part, stage: &Stage, disk: Arc<dyn Disk>) -> Reporter {
         disk: Ok(disk),
         limits: SpoolLimits::default(),
         clock: Arc::new(now),
-        proxy: ProxySettings::none(),
+        transport: Arc::new(Network { proxy: ProxySettings::none() }),
         target: Target {
             urls: vec![stage.url.clone()],
             ca_checksum: None,

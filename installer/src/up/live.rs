@@ -57,7 +57,7 @@ pub(super) async fn show(
     loop {
         look.tick().await;
         let mut changed = parts.fleet().await?.nodes;
-        changed.retain(|node| known.insert(node.path(), node.mark()) != Some(node.mark()));
+        changed.retain(|node| known.insert(node.path(), node.row_mark()) != Some(node.row_mark()));
         if changed.is_empty() {
             continue;
         }

@@ -46,7 +46,13 @@ impl Parts {
         let count = args.simulate as usize;
         let url = Url::parse(&coordinator.url()).context("the coordinator's own address")?;
         retire_former(&coordinator, count).await?;
-        let token = token(&coordinator, state_dir, count).await?;
+        let knows: BTreeSet<String> = coordinator
+            .nodes()
+            .into_iter()
+            .filter(|node| node.simulated && node.enrolment != "revoked")
+            .map(|node| node.name)
+            .collect();
+        let token = token(&coordinator, state_dir, count, &knows).await?;
         let runtime_dir = runtime_dir(state_dir)?;
         let (stop_agent, stopped) = oneshot::channel();
         let agent = RunOptions {
@@ -65,7 +71,7 @@ impl Parts {
                 ended.map_or_else(|error| format!("{:#}", anyhow::Error::new(error)), |()| String::new());
             tell.send_replace(Some(how));
         });
-        let play = (count > 0).then(|| Play::begin(count, url, token, state_dir));
+        let play = (count > 0).then(|| Play::begin(count, url, token, state_dir, &knows));
         Ok(Self { coordinator, agent, agent_ended, stop_agent: Some(stop_agent), runtime_dir, play })
     }
 
@@ -150,16 +156,20 @@ async fn retire_former(coordinator: &Coordinator, count: usize) -> anyhow::Resul
 }
 
 /// A token for whoever has to enrol; none when all are known, so that runs leave no heap of tokens behind.
-async fn token(coordinator: &Coordinator, state_dir: &Path, count: usize) -> anyhow::Result<Option<Token>> {
+async fn token(
+    coordinator: &Coordinator,
+    state_dir: &Path,
+    count: usize,
+    knows: &BTreeSet<String>,
+) -> anyhow::Result<Option<Token>> {
     let nodes = coordinator.nodes();
     let known = |uid: Option<String>| uid.is_some_and(|uid| nodes.iter().any(|node| node.uid == uid));
     let own = std::fs::read(state_dir.join("agent/identity.json")).ok();
     let own = own.and_then(|bytes| serde_json::from_slice::<serde_json::Value>(&bytes).ok());
     let own = own.and_then(|ledger| ledger.get("nodeUid")?.as_str().map(str::to_owned));
     let returning = simulate::returning(state_dir);
-    let all_return = simulate::names(count).iter().all(|name| {
-        returning.contains(name) && nodes.iter().any(|node| node.name == *name && node.enrolment != "revoked")
-    });
+    let all_return =
+        simulate::names(count).iter().all(|name| returning.contains(name) && knows.contains(name));
     if known(own) && all_return {
         return Ok(None);
     }

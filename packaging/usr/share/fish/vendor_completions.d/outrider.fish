@@ -43,10 +43,10 @@ complete -c outrider -n "__fish_outrider_needs_command" -f -a "completions" -d '
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "man" -d 'Write man pages, completions and the reference into a source tree'
 complete -c outrider -n "__fish_outrider_using_subcommand up" -l simulate -d 'Play this many more nodes: recorded readings through the real rules, with faults that come and go' -r
 complete -c outrider -n "__fish_outrider_using_subcommand up" -l for -d 'End by itself after this time, such as 20s or 5m, and print the fleet' -r
-complete -c outrider -n "__fish_outrider_using_subcommand up" -l listen -d 'Address the coordinator listens at; port 0 takes a free one' -r
+complete -c outrider -n "__fish_outrider_using_subcommand up" -l listen -d 'Address the coordinator listens at; port 0 takes a free one [default: 127.0.0.1:8440, or a free port]' -r
 complete -c outrider -n "__fish_outrider_using_subcommand up" -l state-dir -d 'Folder for the state of coordinator and agent [default: outrider below $XDG_STATE_HOME or ~/.local/state]' -r -f -a "(__fish_complete_directories)"
 complete -c outrider -n "__fish_outrider_using_subcommand up" -l config -d 'Configuration of this machine\'s agent, instead of the installed one' -r -F
-complete -c outrider -n "__fish_outrider_using_subcommand up" -s o -l output -d 'How the fleet is printed' -r -f -a "table\t''
+complete -c outrider -n "__fish_outrider_using_subcommand up" -s o -l output -d 'How the fleet is printed; json, yaml and name at the end' -r -f -a "table\t''
 wide\t''
 json\t''
 yaml\t''
