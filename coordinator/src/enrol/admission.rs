@@ -94,24 +94,16 @@ pub fn decide(candidate: &Candidate<'_>, holders: &[Holder<'_>], now: Timestamp)
     let mut doubts: Option<String> = None;
     let mut known = None;
     for holder in holders {
-        let refuse = |what: String| Admission::Refuse {
-            what,
-            holder: holder.uid.to_owned(),
-        };
+        let refuse = |what: String| Admission::Refuse { what, holder: holder.uid.to_owned() };
         let same_key = holder.key_hash == candidate.key_hash;
         if matches!(holder.enrolment, Enrolment::Revoked | Enrolment::Superseded) {
             if same_key {
-                return Admission::Barred {
-                    holder: holder.uid.to_owned(),
-                };
+                return Admission::Barred { holder: holder.uid.to_owned() };
             }
             let again = holder.name == candidate.name
                 || hardware(candidate.identity, holder.identity) == Sameness::Same;
             if pool && again && holder.enrolment == Enrolment::Revoked {
-                doubts = Some(format!(
-                    "node {} of this name or machine was revoked",
-                    holder.name
-                ));
+                doubts = Some(format!("node {} of this name or machine was revoked", holder.name));
             }
             continue;
         }
@@ -144,19 +136,13 @@ pub fn decide(candidate: &Candidate<'_>, holders: &[Holder<'_>], now: Timestamp)
                 // node is gone anyway.
                 if pool && (lives || !rebuilt) {
                     let word = if lives { "living" } else { "silent" };
-                    doubts = Some(format!(
-                        "it would take the place of the {word} node {}",
-                        holder.name
-                    ));
+                    doubts = Some(format!("it would take the place of the {word} node {}", holder.name));
                 }
             }
             continue;
         }
-        let mark = if same_key {
-            Some("private key")
-        } else {
-            shared_mark(candidate.identity, holder.identity)
-        };
+        let mark =
+            if same_key { Some("private key") } else { shared_mark(candidate.identity, holder.identity) };
         let Some(mark) = mark else { continue };
         if lives {
             return refuse(format!("the {mark}"));
@@ -165,10 +151,7 @@ pub fn decide(candidate: &Candidate<'_>, holders: &[Holder<'_>], now: Timestamp)
         if holder.enrolment == Enrolment::Approved && (machine == Sameness::Same || same_key) {
             supersedes.push(holder.uid.to_owned());
             if pool {
-                doubts = Some(format!(
-                    "it would take the place of the silent node {}",
-                    holder.name
-                ));
+                doubts = Some(format!("it would take the place of the silent node {}", holder.name));
             }
         }
     }
@@ -194,11 +177,7 @@ mod tests {
 
     fn identity(machine: &str, uuid: &str, boot: &str) -> Identity {
         let text = |s: &str| s.to_owned();
-        let macs = if uuid.is_empty() {
-            vec![]
-        } else {
-            vec![format!("mac-{uuid}")]
-        };
+        let macs = if uuid.is_empty() { vec![] } else { vec![format!("mac-{uuid}")] };
         Identity {
             machine_id_hash: text(machine),
             system_uuid: text(uuid),
@@ -214,14 +193,7 @@ mod tests {
         /// Name, key, identity of who asks.
         asks: (&'static str, &'static str, Identity),
         /// Uid, name, key, identity, enrolment, seconds of silence of each holder.
-        holders: Vec<(
-            &'static str,
-            &'static str,
-            &'static str,
-            Identity,
-            Enrolment,
-            i64,
-        )>,
+        holders: Vec<(&'static str, &'static str, &'static str, Identity, Enrolment, i64)>,
         expected: &'static str,
     }
 
@@ -230,31 +202,23 @@ mod tests {
         let holders: Vec<Holder<'_>> = case
             .holders
             .iter()
-            .map(
-                |(uid, name, key_hash, identity, enrolment, silence)| Holder {
-                    uid,
-                    name,
-                    key_hash,
-                    identity,
-                    enrolment: *enrolment,
-                    heard: Timestamp::from_seconds(NOW - silence),
-                    silent_after: Duration::from_secs(90),
-                },
-            )
+            .map(|(uid, name, key_hash, identity, enrolment, silence)| Holder {
+                uid,
+                name,
+                key_hash,
+                identity,
+                enrolment: *enrolment,
+                heard: Timestamp::from_seconds(NOW - silence),
+                silent_after: Duration::from_secs(90),
+            })
             .collect();
         let (name, key_hash, identity) = &case.asks;
-        let candidate = Candidate {
-            uid: "new",
-            name,
-            key_hash,
-            identity,
-            token: &case.token,
-            within_rate: true,
-        };
+        let candidate =
+            Candidate { uid: "new", name, key_hash, identity, token: &case.token, within_rate: true };
         match decide(&candidate, &holders, now) {
-            Admission::Reissue { supersedes } => format!("reissue {}", supersedes.join(","))
-                .trim_end()
-                .into(),
+            Admission::Reissue { supersedes } => {
+                format!("reissue {}", supersedes.join(",")).trim_end().into()
+            }
             Admission::Admit { supersedes } => format!("admit {}", supersedes.join(",")),
             Admission::Pend { supersedes, .. } => format!("pend {}", supersedes.join(",")),
             Admission::Refuse { what, holder } => format!("refuse {holder} {what}"),
@@ -271,29 +235,11 @@ mod tests {
         let b = || identity("mb", "ub", "boot3");
         let template = || identity("ma", "ub", "boot3");
         let none = Identity::default;
-        let case = |what, token, asks, holders, expected| Case {
-            what,
-            token,
-            asks,
-            holders,
-            expected,
-        };
+        let case = |what, token, asks, holders, expected| Case { what, token, asks, holders, expected };
         let cases = [
             case("a new machine", Once, ("n", "k", a()), vec![], "admit "),
-            case(
-                "a new machine of a pool",
-                Pool,
-                ("n", "k", a()),
-                vec![],
-                "admit ",
-            ),
-            case(
-                "a repeat",
-                Once,
-                ("n", "k", a()),
-                vec![("new", "n", "k", a(), Approved, 0)],
-                "reissue",
-            ),
+            case("a new machine of a pool", Pool, ("n", "k", a()), vec![], "admit "),
+            case("a repeat", Once, ("n", "k", a()), vec![("new", "n", "k", a(), Approved, 0)], "reissue"),
             case(
                 "a repeat while pending",
                 Pool,
@@ -445,10 +391,7 @@ mod tests {
                 "a renamed machine takes a silent node's name",
                 Once,
                 ("n2", "k", a()),
-                vec![
-                    ("new", "n", "k", a(), Approved, 1),
-                    ("x", "n2", "k2", b(), Approved, 900),
-                ],
+                vec![("new", "n", "k", a(), Approved, 1), ("x", "n2", "k2", b(), Approved, 900)],
                 "reissue x",
             ),
             case(
@@ -475,9 +418,6 @@ mod tests {
             token: &TokenKind::Pool,
             within_rate: false,
         };
-        assert!(matches!(
-            decide(&candidate, &[], Timestamp::from_seconds(NOW)),
-            Admission::Pend { .. }
-        ));
+        assert!(matches!(decide(&candidate, &[], Timestamp::from_seconds(NOW)), Admission::Pend { .. }));
     }
 }

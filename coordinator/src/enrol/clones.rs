@@ -68,15 +68,8 @@ pub fn record(runs: &mut Vec<Run>, boot_id: &str, epoch: Uuid, at: Timestamp) ->
     if runs.len() == RUNS_KEPT {
         runs.remove(0);
     }
-    let incarnation = Incarnation {
-        boot_id: boot_id.into(),
-        epoch,
-    };
-    runs.push(Run {
-        incarnation,
-        first: at,
-        last: at,
-    });
+    let incarnation = Incarnation { boot_id: boot_id.into(), epoch };
+    runs.push(Run { incarnation, first: at, last: at });
     true
 }
 
@@ -152,47 +145,21 @@ mod tests {
         let table: &[(&str, &[(u64, char)], bool)] = &[
             ("one machine", &[(0, 'A'), (1, 'A'), (2, 'A')], false),
             ("a reboot", &[(0, 'A'), (1, 'B'), (2, 'B')], false),
-            (
-                "a reboot loop",
-                &[(0, 'A'), (1, 'B'), (2, 'C'), (3, 'D'), (4, 'E')],
-                false,
-            ),
-            (
-                "a restored memory snapshot",
-                &[(0, 'A'), (1, 'B'), (2, 'A'), (3, 'A')],
-                false,
-            ),
+            ("a reboot loop", &[(0, 'A'), (1, 'B'), (2, 'C'), (3, 'D'), (4, 'E')], false),
+            ("a restored memory snapshot", &[(0, 'A'), (1, 'B'), (2, 'A'), (3, 'A')], false),
             (
                 "a snapshot restored again and again",
                 &[(0, 'A'), (1, 'B'), (2, 'A'), (3, 'C'), (4, 'A')],
                 false,
             ),
-            (
-                "two machines",
-                &[(0, 'A'), (1, 'B'), (2, 'A'), (3, 'B')],
-                true,
-            ),
-            (
-                "two machines, unevenly",
-                &[(0, 'A'), (1, 'A'), (2, 'B'), (3, 'A'), (4, 'A'), (5, 'B')],
-                true,
-            ),
+            ("two machines", &[(0, 'A'), (1, 'B'), (2, 'A'), (3, 'B')], true),
+            ("two machines, unevenly", &[(0, 'A'), (1, 'A'), (2, 'B'), (3, 'A'), (4, 'A'), (5, 'B')], true),
             (
                 "a twin after a year alone",
-                &[
-                    (0, 'A'),
-                    (525_600, 'A'),
-                    (525_601, 'B'),
-                    (525_602, 'A'),
-                    (525_603, 'B'),
-                ],
+                &[(0, 'A'), (525_600, 'A'), (525_601, 'B'), (525_602, 'A'), (525_603, 'B')],
                 true,
             ),
-            (
-                "two snapshots restored over days",
-                &[(0, 'A'), (1440, 'B'), (2880, 'A'), (4320, 'B')],
-                false,
-            ),
+            ("two snapshots restored over days", &[(0, 'A'), (1440, 'B'), (2880, 'A'), (4320, 'B')], false),
             (
                 "three machines come down to two that alternate",
                 &[(0, 'A'), (1, 'B'), (2, 'C'), (3, 'B'), (4, 'C')],
@@ -200,11 +167,7 @@ mod tests {
             ),
         ];
         for (what, sightings, clone) in table {
-            assert_eq!(
-                alternation(&runs(sightings), ten).is_some(),
-                *clone,
-                "{what}"
-            );
+            assert_eq!(alternation(&runs(sightings), ten).is_some(), *clone, "{what}");
         }
     }
 
@@ -237,24 +200,9 @@ mod tests {
                 ("m", "u2", "b"),
                 Some("machine-id"),
             ),
-            (
-                "containers of one host",
-                ("m1", "u", "a"),
-                ("m2", "u", "b"),
-                None,
-            ),
-            (
-                "machine-id made anew, same machine",
-                ("m1", "u", "a"),
-                ("m2", "u", "a"),
-                Some("system UUID"),
-            ),
-            (
-                "no machine-id known",
-                ("", "u", "a"),
-                ("m2", "u", "b"),
-                Some("system UUID"),
-            ),
+            ("containers of one host", ("m1", "u", "a"), ("m2", "u", "b"), None),
+            ("machine-id made anew, same machine", ("m1", "u", "a"), ("m2", "u", "a"), Some("system UUID")),
+            ("no machine-id known", ("", "u", "a"), ("m2", "u", "b"), Some("system UUID")),
             ("nothing known", ("", "", "a"), ("", "", "a"), None),
             ("two machines", ("m1", "u1", "a"), ("m2", "u2", "b"), None),
         ];
@@ -279,10 +227,7 @@ mod tests {
             let (a, b) = (identity("", a.0, &[a.1]), identity("", b.0, &[b.1]));
             assert_eq!(hardware(&a, &b), expected, "{a:?} {b:?}");
         }
-        assert_eq!(
-            hardware(&Identity::default(), &identity("", "u", &["a"])),
-            Unknown
-        );
+        assert_eq!(hardware(&Identity::default(), &identity("", "u", &["a"])), Unknown);
     }
 
     proptest! {

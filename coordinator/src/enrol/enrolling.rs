@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use outrider_protocol::{
-    EnrollRequest, EnrollResponse, RenewRequest, Timestamp, TokenKind, TypeMeta,
-};
+use outrider_protocol::{EnrollRequest, EnrollResponse, RenewRequest, Timestamp, TokenKind, TypeMeta};
 
 use super::admission::{Admission, Candidate, Holder, decide};
 use super::index::Known;
@@ -39,10 +37,7 @@ impl Registrar {
     ) -> Result<EnrollResponse, EnrolError> {
         let text: TokenText = request.token.parse()?;
         if !self.authority.trusts(&text.pin) {
-            return Err(EnrolError::CaMismatch {
-                pinned: text.pin,
-                ours: self.authority.pin(),
-            });
+            return Err(EnrolError::CaMismatch { pinned: text.pin, ours: self.authority.pin() });
         }
         let (token, _) = self.token(&text.id).await?;
         token.check(&text)?;
@@ -55,59 +50,12 @@ impl Registrar {
         token.check_name(name)?;
         let key_hash = key.key_hash();
         let uid = NodeRecord::uid_of(&token.id, &key_hash);
-        self.admit(&Asked {
-            request,
-            key,
-            key_hash,
-            uid,
-            token,
-            now,
-        })
-        .await
+        self.admit(&Asked { request, key, key_hash, uid, token, now }).await
     }
 
     async fn admit(&self, asked: &Asked<'_>) -> Result<EnrollResponse, EnrolError> {
-        let (uid, now) = (&asked.uid, asked.now);
-        // Decided and claimed under one lock, so that of two machines that ask for a name at once one sees the other.
-        let (decision, claimed) = {
-            let mut index = self.index_mut();
-            let related = index.related(
-                uid,
-                &asked.request.node.name,
-                &asked.key_hash,
-                &asked.request.identity,
-            );
-            let known = index.get(uid).is_some();
-            if !known {
-                asked.token.check_new(index.uses(&asked.token.id), now)?;
-            }
-            let decision = self.decide(
-                asked,
-                &related,
-                index.within_rate(&asked.token.id, asked.token.rate_per_hour, now),
-            );
-            let claimed = match &decision {
-                Admission::Admit { supersedes } if !known => Some(self.new_record(
-                    asked,
-                    Enrolment::Approved,
-                    String::new(),
-                    supersedes.clone(),
-                )),
-                Admission::Pend { why, supersedes } if !known => Some(self.new_record(
-                    asked,
-                    Enrolment::Pending,
-                    why.clone(),
-                    supersedes.clone(),
-                )),
-                _ => None,
-            };
-            if let Some(record) = &claimed {
-                index.insert(Arc::new(record.clone()), 0);
-            }
-            (decision, claimed)
-        };
-        match (decision, claimed) {
-            (Admission::Refuse { what, holder }, _) => Err(self.in_use(what, &holder, now)),
+        match self.claim(asked)? {
+            (Admission::Refuse { what, holder }, _) => Err(self.in_use(what, &holder, asked.now)),
             (Admission::Barred { holder }, _) => Err(self.barred(&holder)),
             (_, Some(record)) => self.store_new(asked, record).await,
             (Admission::Pend { .. }, None) => Ok(self.wait(asked)),
@@ -115,6 +63,38 @@ impl Registrar {
                 self.reissue(asked, &supersedes).await
             }
         }
+    }
+
+    /// Decides, and claims name and use for a new node, under one lock: of two machines that ask for a name at once one
+    /// sees the other.
+    fn claim(&self, asked: &Asked<'_>) -> Result<(Admission, Option<NodeRecord>), EnrolError> {
+        let Asked { request, token, uid, now, .. } = asked;
+        let mut index = self.index_mut();
+        // A record at revision 0 is this same enrolment on another connection, not stored yet: no node so far.
+        let revision = index.get(uid).map(|known| known.revision);
+        let known = revision.is_some_and(|revision| revision > 0);
+        if revision.is_none() {
+            token.check_new(index.uses(&token.id), *now)?;
+        }
+        let mut related = index.related(uid, &request.node.name, &asked.key_hash, &request.identity);
+        related.retain(|other| known || other.record.uid != *uid);
+        let within_rate = index.within_rate(&token.id, token.rate_per_hour, *now);
+        let decision = self.decide(asked, &related, within_rate);
+        let (enrolment, why, supersedes) = match &decision {
+            Admission::Admit { supersedes } => (Enrolment::Approved, "", supersedes),
+            Admission::Pend { why, supersedes } => (Enrolment::Pending, why.as_str(), supersedes),
+            _ => return Ok((decision, None)),
+        };
+        if known {
+            return Ok((decision, None));
+        }
+        let predecessor = related
+            .iter()
+            .map(|other| &other.record)
+            .find(|record| record.name == request.node.name && supersedes.contains(&record.uid));
+        let record = new_record(asked, enrolment, why, supersedes, predecessor);
+        index.insert(Arc::new(record.clone()), 0);
+        Ok((decision, Some(record)))
     }
 
     fn decide(&self, asked: &Asked<'_>, related: &[Known], within_rate: bool) -> Admission {
@@ -139,50 +119,6 @@ impl Registrar {
             within_rate: within_rate && !asked.token.name_pattern.is_empty(),
         };
         decide(&candidate, &holders, asked.now)
-    }
-
-    fn new_record(
-        &self,
-        asked: &Asked<'_>,
-        enrolment: Enrolment,
-        pending_why: String,
-        supersedes: Vec<String>,
-    ) -> NodeRecord {
-        let Asked {
-            request,
-            now,
-            token,
-            ..
-        } = asked;
-        let inherited = {
-            let predecessor = supersedes.iter().find_map(|uid| self.node(uid));
-            predecessor.filter(|old| old.name == request.node.name)
-        };
-        NodeRecord {
-            uid: asked.uid.clone(),
-            name: request.node.name.clone(),
-            cluster: cluster(token, request),
-            profile: request.node.profile.clone(),
-            simulated: request.node.simulated,
-            identity: request.identity.clone(),
-            labels: inherited
-                .as_ref()
-                .map(|old| old.labels.clone())
-                .unwrap_or_default(),
-            enrolment,
-            pending_why,
-            enrolled_at: *now,
-            token_id: token.id.clone(),
-            admitted_by_rate: token.kind == TokenKind::Pool && enrolment == Enrolment::Approved,
-            key_hash: asked.key_hash.clone(),
-            certificates: Vec::new(),
-            agent_version: request.agent_version.clone(),
-            clock_skew_ms: request.sent_at.as_millis().saturating_sub(now.as_millis()),
-            desired: inherited.map_or_else(NodeRecord::undesired, |old| old.desired.clone()),
-            supersedes,
-            ended: None,
-            clone: None,
-        }
     }
 
     /// Writes a claimed record; the claim goes when that fails.
@@ -238,22 +174,13 @@ impl Registrar {
             record.add_certificate(issued);
         }
         let key = NodeRecord::key(&asked.uid);
-        let revision = self
-            .store
-            .put(&key, encode(record)?, Expect::Absent)
-            .await?;
+        let revision = self.store.put(&key, encode(record)?, Expect::Absent).await?;
         Ok((issued, revision))
     }
 
     async fn adopt(&self, asked: &Asked<'_>) -> Result<EnrollResponse, EnrolError> {
-        let unknown = || EnrolError::NodeUnknown {
-            node: asked.uid.clone(),
-        };
-        let entry = self
-            .store
-            .get(&NodeRecord::key(&asked.uid))
-            .await?
-            .ok_or_else(unknown)?;
+        let unknown = || EnrolError::NodeUnknown { node: asked.uid.clone() };
+        let entry = self.store.get(&NodeRecord::key(&asked.uid)).await?.ok_or_else(unknown)?;
         let record: NodeRecord = decode(&entry)?;
         let enrolment = record.enrolment;
         self.index_mut().insert(Arc::new(record), entry.revision);
@@ -264,11 +191,7 @@ impl Registrar {
     }
 
     /// A certificate anew for a node that is one already.
-    async fn reissue(
-        &self,
-        asked: &Asked<'_>,
-        supersedes: &[String],
-    ) -> Result<EnrollResponse, EnrolError> {
+    async fn reissue(&self, asked: &Asked<'_>, supersedes: &[String]) -> Result<EnrollResponse, EnrolError> {
         let issued = self.authority.issue(&asked.key, &asked.uid, asked.now)?;
         let request = asked.request;
         self.update(&asked.uid, |record| {
@@ -297,10 +220,7 @@ impl Registrar {
     ) -> Result<EnrollResponse, EnrolError> {
         self.holder(peer)?;
         let grace = self.settings.renewal_grace;
-        if let Some(since) = peer
-            .expired_since(now)
-            .filter(|since| now.since(*since) > grace)
-        {
+        if let Some(since) = peer.expired_since(now).filter(|since| now.since(*since) > grace) {
             return Err(EnrolError::GraceOver { since, grace });
         }
         let key = VerifiedRequest::from_pem(&request.csr)?;
@@ -332,10 +252,7 @@ impl Registrar {
 
     fn wait(&self, asked: &Asked<'_>) -> EnrollResponse {
         let record = self.node(&asked.uid);
-        let why = record
-            .as_ref()
-            .map(|r| r.pending_why.as_str())
-            .unwrap_or_default();
+        let why = record.as_ref().map(|r| r.pending_why.as_str()).unwrap_or_default();
         let name = &asked.request.node.name;
         EnrollResponse {
             meta: TypeMeta::new("EnrollResponse"),
@@ -351,67 +268,67 @@ impl Registrar {
 
     fn in_use(&self, what: String, holder: &str, now: Timestamp) -> EnrolError {
         let known = self.index().get(holder).cloned();
-        let (name, ago, silent_after) =
-            known.map_or((String::new(), Duration::ZERO, Duration::ZERO), |known| {
-                (
-                    known.record.name.clone(),
-                    now.since(self.heard(&known)),
-                    self.silent_after(&known),
-                )
+        let (name, ago, silent_after) = known
+            .map_or((String::new(), Duration::ZERO, Duration::ZERO), |known| {
+                (known.record.name.clone(), now.since(self.heard(&known)), self.silent_after(&known))
             });
-        log::warn!(
-            "a machine that asks to enrol was refused: {what} is in use by node {name} ({holder})"
-        );
+        log::warn!("a machine that asks to enrol was refused: {what} is in use by node {name} ({holder})");
         let free_in = silent_after.saturating_sub(ago);
-        EnrolError::IdentityInUse {
-            what,
-            name,
-            uid: holder.to_owned(),
-            ago,
-            free_in,
-        }
+        EnrolError::IdentityInUse { what, name, uid: holder.to_owned(), ago, free_in }
     }
 
     fn barred(&self, holder: &str) -> EnrolError {
         let refused = self.node(holder).and_then(|record| standing(&record).err());
-        refused.unwrap_or_else(|| EnrolError::NodeUnknown {
-            node: holder.to_owned(),
-        })
+        refused.unwrap_or_else(|| EnrolError::NodeUnknown { node: holder.to_owned() })
     }
 
     fn say_enrolled(&self, record: &NodeRecord) {
-        let NodeRecord {
-            name,
-            uid,
-            token_id,
-            clock_skew_ms,
-            ..
-        } = record;
+        let NodeRecord { name, uid, token_id, clock_skew_ms, .. } = record;
         match record.enrolment {
             Enrolment::Approved => log::info!("node {name} ({uid}) enrolled with token {token_id}"),
-            _ => log::info!(
-                "node {name} ({uid}) waits for approval: {}",
-                record.pending_why
-            ),
+            _ => log::info!("node {name} ({uid}) waits for approval: {}", record.pending_why),
         }
         if clock_skew_ms.abs() > SKEW_WORTH_SAYING_MS {
-            log::warn!(
-                "the clock of node {name} is {clock_skew_ms} ms off ours; nothing sets it from here"
-            );
+            log::warn!("the clock of node {name} is {clock_skew_ms} ms off ours; nothing sets it from here");
         }
+    }
+}
+
+/// A node that asks for the first time; labels and desired configuration come from the node of its name before it.
+fn new_record(
+    asked: &Asked<'_>,
+    enrolment: Enrolment,
+    pending_why: &str,
+    supersedes: &[String],
+    predecessor: Option<&Arc<NodeRecord>>,
+) -> NodeRecord {
+    let Asked { request, now, token, .. } = asked;
+    NodeRecord {
+        uid: asked.uid.clone(),
+        name: request.node.name.clone(),
+        cluster: cluster(token, request),
+        profile: request.node.profile.clone(),
+        simulated: request.node.simulated,
+        identity: request.identity.clone(),
+        labels: predecessor.map(|old| old.labels.clone()).unwrap_or_default(),
+        enrolment,
+        pending_why: pending_why.to_owned(),
+        enrolled_at: *now,
+        token_id: token.id.clone(),
+        admitted_by_rate: token.kind == TokenKind::Pool && enrolment == Enrolment::Approved,
+        key_hash: asked.key_hash.clone(),
+        certificates: Vec::new(),
+        agent_version: request.agent_version.clone(),
+        clock_skew_ms: request.sent_at.as_millis().saturating_sub(now.as_millis()),
+        desired: predecessor.map_or_else(NodeRecord::undesired, |old| old.desired.clone()),
+        supersedes: supersedes.to_vec(),
+        ended: None,
+        clone: None,
     }
 }
 
 /// The cluster a node is shown under: the token's, where it names one.
 fn cluster(token: &TokenRecord, request: &EnrollRequest) -> String {
-    let named = if token.cluster.is_empty() {
-        &request.node.cluster
-    } else {
-        &token.cluster
-    };
-    named
-        .chars()
-        .filter(|c| !c.is_control())
-        .take(253)
-        .collect()
+    let named = if token.cluster.is_empty() { &request.node.cluster } else { &token.cluster };
+    named.chars().filter(|c| !c.is_control()).take(253).collect()
 }

@@ -183,47 +183,33 @@ impl EnrolError {
     fn answer(&self) -> (u16, &'static str, &'static str) {
         use EnrolError as E;
         match self {
-            E::TokenMalformed(_) => (
-                400,
-                "TokenMalformed",
-                "Copy the whole token as `outrider token create` printed it.",
-            ),
+            E::TokenMalformed(_) => {
+                (400, "TokenMalformed", "Copy the whole token as `outrider token create` printed it.")
+            }
             E::TokenUnknown { .. } => (
                 401,
                 "TokenUnknown",
                 "Check that the token is of this coordinator, or make a new one with `outrider token create`.",
             ),
-            E::TokenExpired { .. } => (
-                401,
-                "TokenExpired",
-                "Make a new token with `outrider token create`.",
-            ),
+            E::TokenExpired { .. } => (401, "TokenExpired", "Make a new token with `outrider token create`."),
             E::TokenUsedUp { .. } => (
                 401,
                 "TokenUsedUp",
                 "Make a new token with `outrider token create`, with more uses or of kind pool.",
             ),
-            E::TokenRevoked { .. } => (
-                401,
-                "TokenRevoked",
-                "Ask who revoked it; make a new one if it may be.",
-            ),
+            E::TokenRevoked { .. } => {
+                (401, "TokenRevoked", "Ask who revoked it; make a new one if it may be.")
+            }
             E::CaMismatch { .. } => (
                 401,
                 "CaMismatch",
                 "The token is of another coordinator, or of a CA retired since: make a new one with `outrider token create`.",
             ),
-            E::NameNotAllowed { .. } => (
-                403,
-                "NameNotAllowed",
-                "Name the machine as the token allows, or make a token for its name.",
-            ),
+            E::NameNotAllowed { .. } => {
+                (403, "NameNotAllowed", "Name the machine as the token allows, or make a token for its name.")
+            }
             E::NameInvalid { .. } => (400, "NameInvalid", "Set [node] name in agent.toml."),
-            E::Request(_) => (
-                400,
-                "RequestInvalid",
-                "Let the agent make its request anew: restart it.",
-            ),
+            E::Request(_) => (400, "RequestInvalid", "Let the agent make its request anew: restart it."),
             E::IdentityInUse { .. } => (
                 409,
                 "IdentityInUse",
@@ -234,69 +220,37 @@ impl EnrolError {
                 "IdentityCloned",
                 "Give this machine its own identity: remove /var/lib/outrider, make a new machine-id, enrol it anew.",
             ),
-            E::NodeRevoked { .. } => (
-                403,
-                "NodeRevoked",
-                "Enrol it anew with a new token and a new key if it may come back.",
-            ),
+            E::NodeRevoked { .. } => {
+                (403, "NodeRevoked", "Enrol it anew with a new token and a new key if it may come back.")
+            }
             E::NodeSuperseded { .. } => (
                 403,
                 "NodeSuperseded",
                 "If this machine is the right one, enrol it anew; otherwise stop its agent.",
             ),
-            E::NodePending { .. } => (
-                403,
-                "NodePending",
-                "Approve it with `outrider approve NODE`.",
-            ),
+            E::NodePending { .. } => (403, "NodePending", "Approve it with `outrider approve NODE`."),
             E::NodeUnknown { .. } => (404, "NodeUnknown", "Enrol the machine anew with a token."),
-            E::CertificateExpired { .. } => {
-                (401, "CertificateExpired", "Renew it: POST /v1/renew.")
+            E::CertificateExpired { .. } => (401, "CertificateExpired", "Renew it: POST /v1/renew."),
+            E::GraceOver { .. } => (401, "CertificateGraceOver", "Enrol the machine anew with a token."),
+            E::CertificateUnknown { .. } => {
+                (403, "CertificateUnknown", "Enrol the machine anew with a token.")
             }
-            E::GraceOver { .. } => (
-                401,
-                "CertificateGraceOver",
-                "Enrol the machine anew with a token.",
-            ),
-            E::CertificateUnknown { .. } => (
-                403,
-                "CertificateUnknown",
-                "Enrol the machine anew with a token.",
-            ),
-            E::KeyChanged => (
-                403,
-                "KeyChanged",
-                "Renew with the key of the certificate, or enrol anew.",
-            ),
+            E::KeyChanged => (403, "KeyChanged", "Renew with the key of the certificate, or enrol anew."),
             E::Unauthenticated { .. } => (
                 401,
                 "Unauthenticated",
                 "Give an operator token: `Authorization: Bearer …`; the first lies in operator.token in the coordinator's state folder.",
             ),
-            E::BadTokenRequest { .. } => {
-                (400, "BadTokenRequest", "Correct the field and ask again.")
-            }
-            E::ConfigChanged { .. } => {
-                (409, "ConfigChanged", "Read it again and repeat the change.")
-            }
-            E::Pki(_) => (
-                500,
-                "CaFailed",
-                "See the coordinator's log; nothing was changed.",
-            ),
+            E::BadTokenRequest { .. } => (400, "BadTokenRequest", "Correct the field and ask again."),
+            E::ConfigChanged { .. } => (409, "ConfigChanged", "Read it again and repeat the change."),
+            E::Pki(_) => (500, "CaFailed", "See the coordinator's log; nothing was changed."),
             E::Store(StoreError::Conflict { .. }) => {
                 (409, "Conflict", "Read it again and repeat the change.")
             }
-            E::Store(StoreError::DiskFull { .. }) => (
-                507,
-                "DiskFull",
-                "Free space for the coordinator's state folder; requests may be repeated.",
-            ),
-            E::Store(_) => (
-                503,
-                "StoreUnavailable",
-                "Repeat the request; see the coordinator's log.",
-            ),
+            E::Store(StoreError::DiskFull { .. }) => {
+                (507, "DiskFull", "Free space for the coordinator's state folder; requests may be repeated.")
+            }
+            E::Store(_) => (503, "StoreUnavailable", "Repeat the request; see the coordinator's log."),
         }
     }
 

@@ -34,8 +34,7 @@ impl Registrar {
 
     /// Stores what sightings found: changed marks, clones that began or ended.
     pub async fn save_found(&self) {
-        let uids =
-            std::mem::take(&mut *self.unsaved.lock().unwrap_or_else(PoisonError::into_inner));
+        let uids = std::mem::take(&mut *self.unsaved.lock().unwrap_or_else(PoisonError::into_inner));
         let failed: Vec<String> = stream::iter(uids)
             .map(|uid| async move {
                 match self.save_one(&uid).await {
@@ -51,10 +50,7 @@ impl Registrar {
             .collect()
             .await;
         // Tried again with the next find, or when the registry is tended.
-        self.unsaved
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .extend(failed);
+        self.unsaved.lock().unwrap_or_else(PoisonError::into_inner).extend(failed);
     }
 
     async fn save_one(&self, uid: &str) -> Result<(), EnrolError> {
@@ -92,11 +88,7 @@ impl Registrar {
         };
         let records = self.token_records().await?;
         let index = self.index();
-        Ok(records
-            .iter()
-            .filter(|r| ends_soon(r))
-            .map(|r| r.view(index.uses(&r.id)))
-            .collect())
+        Ok(records.iter().filter(|r| ends_soon(r)).map(|r| r.view(index.uses(&r.id))).collect())
     }
 
     /// Saves what could not be saved, warns of tokens that end, forgets superseded nodes and long-ended tokens.
@@ -104,20 +96,14 @@ impl Registrar {
         self.save_found().await;
         for token in self.tokens_ending(now).await? {
             let end = token.expires_at.unwrap_or(now);
-            log::warn!(
-                "pool token {} ends at {end}; machines of the pool cannot join after that",
-                token.id
-            );
+            log::warn!("pool token {} ends at {end}; machines of the pool cannot join after that", token.id);
         }
         let before = now.before(self.settings.superseded_kept);
         let mut live_tokens = BTreeSet::new();
         for record in self.token_records().await? {
             let ended = record.revoked_at.or(record.expires_at);
             if ended.is_some_and(|end| end < before) {
-                let gone = self
-                    .store
-                    .delete(&TokenRecord::key(&record.id), Expect::Any)
-                    .await;
+                let gone = self.store.delete(&TokenRecord::key(&record.id), Expect::Any).await;
                 gone.map_err(EnrolError::from)?;
             } else if record.uses.is_some() {
                 live_tokens.insert(record.id);
@@ -131,16 +117,10 @@ impl Registrar {
                     // A token's uses are counted from the records it made.
                     && !live_tokens.contains(&k.record.token_id)
             });
-            forgotten
-                .map(|k| (k.record.uid.clone(), k.revision))
-                .collect()
+            forgotten.map(|k| (k.record.uid.clone(), k.revision)).collect()
         };
         for (uid, revision) in over {
-            match self
-                .store
-                .delete(&NodeRecord::key(&uid), Expect::Revision(revision))
-                .await
-            {
+            match self.store.delete(&NodeRecord::key(&uid), Expect::Revision(revision)).await {
                 Ok(()) => self.index_mut().remove(&uid),
                 Err(StoreError::Conflict { .. }) => {}
                 Err(e) => return Err(e.into()),

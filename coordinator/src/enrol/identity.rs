@@ -13,18 +13,12 @@ use super::{CloneRecord, EnrolError, Enrolment, NodeRecord};
 impl Registrar {
     /// When a node was last heard: at the latest sign of life, or, before any, when it enrolled or we started.
     pub(super) fn heard(&self, known: &Known) -> Timestamp {
-        known
-            .life()
-            .heard
-            .unwrap_or(known.record.enrolled_at.max(self.started_at))
+        known.life().heard.unwrap_or(known.record.enrolled_at.max(self.started_at))
     }
 
     /// How long a node may be silent and still live.
     pub(super) fn silent_after(&self, known: &Known) -> Duration {
-        let interval = known
-            .life()
-            .interval
-            .unwrap_or(self.settings.default_interval);
+        let interval = known.life().interval.unwrap_or(self.settings.default_interval);
         interval * self.settings.silent_after_intervals
     }
 
@@ -45,9 +39,7 @@ impl Registrar {
     pub fn observe(&self, uid: &str, sighting: &Sighting<'_>) -> Result<(), EnrolError> {
         let (known, sharing) = {
             let index = self.index();
-            let unknown = || EnrolError::NodeUnknown {
-                node: uid.to_owned(),
-            };
+            let unknown = || EnrolError::NodeUnknown { node: uid.to_owned() };
             let known = index.get(uid).cloned().ok_or_else(unknown)?;
             let sharing = index.sharing(&known.record);
             (known, sharing)
@@ -68,10 +60,7 @@ impl Registrar {
             verdict
         };
         if unsaved {
-            self.unsaved
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .insert(uid.to_owned());
+            self.unsaved.lock().unwrap_or_else(PoisonError::into_inner).insert(uid.to_owned());
             self.unsaved_bell.notify_one();
         }
         verdict?;
@@ -101,10 +90,7 @@ impl Registrar {
         let elder = |other: &&Known| {
             (other.record.enrolled_at, &other.record.uid) < (record.enrolled_at, &record.uid)
         };
-        sharing
-            .iter()
-            .filter(elder)
-            .find_map(|other| self.living_twin(identity, other, now))
+        sharing.iter().filter(elder).find_map(|other| self.living_twin(identity, other, now))
     }
 
     fn living_twin(
@@ -115,8 +101,8 @@ impl Registrar {
     ) -> Option<(Arc<NodeRecord>, &'static str)> {
         // Only who was heard since we started lives for sure; the grace after a start must not make clones.
         let heard = other.life().heard?;
-        let lives = other.record.enrolment == Enrolment::Approved
-            && now.since(heard) < self.silent_after(other);
+        let lives =
+            other.record.enrolment == Enrolment::Approved && now.since(heard) < self.silent_after(other);
         let mark = shared_mark(identity, &other.record.identity).filter(|_| lives)?;
         Some((other.record.clone(), mark))
     }
@@ -127,10 +113,7 @@ impl Registrar {
         let (known, sharing) = {
             let index = self.index();
             let known = index.get(uid).cloned();
-            let sharing = known
-                .as_ref()
-                .map(|k| index.sharing(&k.record))
-                .unwrap_or_default();
+            let sharing = known.as_ref().map(|k| index.sharing(&k.record)).unwrap_or_default();
             (known, sharing)
         };
         let mut condition = Condition {
@@ -138,9 +121,8 @@ impl Registrar {
             status: Status::True,
             severity: Severity::Ok,
             reason: ReasonCode::IdentityClear,
-            message:
-                "No other living machine shows this node's certificate, machine-id or system UUID."
-                    .to_owned(),
+            message: "No other living machine shows this node's certificate, machine-id or system UUID."
+                .to_owned(),
             advice: String::new(),
             subject: String::new(),
             last_transition_time: now,
@@ -154,9 +136,7 @@ impl Registrar {
                 Some(describe(&known.record, &clone))
             }
             None => {
-                let twin = sharing
-                    .iter()
-                    .find_map(|o| self.living_twin(&known.record.identity, o, now));
+                let twin = sharing.iter().find_map(|o| self.living_twin(&known.record.identity, o, now));
                 twin.map(|(other, mark)| {
                     format!(
                         "Nodes {} and {} ({}) are both alive and share one {mark}; the one that enrolled later is stopped.",
@@ -186,10 +166,7 @@ fn describe(record: &NodeRecord, clone: &CloneRecord) -> String {
             clone.twin.boot_id, clone.rightful.epoch, clone.twin.epoch
         )
     } else {
-        format!(
-            "boot {} and boot {}",
-            clone.rightful.boot_id, clone.twin.boot_id
-        )
+        format!("boot {} and boot {}", clone.rightful.boot_id, clone.twin.boot_id)
     };
     format!(
         "Two living machines show the certificate of node {} (key {}): {boots}. The latter is stopped.",
@@ -214,9 +191,7 @@ fn note(
     window: Duration,
     unsaved: &mut bool,
 ) -> Result<(), EnrolError> {
-    let Sighting {
-        boot_id, epoch, at, ..
-    } = *sighting;
+    let Sighting { boot_id, epoch, at, .. } = *sighting;
     if boot_id.is_empty() {
         return Ok(());
     }
@@ -226,20 +201,12 @@ fn note(
             // Without a sighting since the start of this process the stored verdict stands for one window.
             let rightful = *life.heard.get_or_insert(at);
             if at.since(rightful) <= window {
-                return Err(EnrolError::IdentityCloned {
-                    detail: describe(record, &clone),
-                });
+                return Err(EnrolError::IdentityCloned { detail: describe(record, &clone) });
             }
-            log::info!(
-                "node {}: the other machine is silent; boot {boot_id} may go on",
-                record.name
-            );
+            log::info!("node {}: the other machine is silent; boot {boot_id} may go on", record.name);
             over(life, unsaved);
         } else if at.since(*life.twin_heard.get_or_insert(at)) > window {
-            log::info!(
-                "node {}: its twin is silent; its identity is clear again",
-                record.name
-            );
+            log::info!("node {}: its twin is silent; its identity is clear again", record.name);
             over(life, unsaved);
         }
     }
@@ -250,21 +217,12 @@ fn note(
     let Some((first, second)) = alternation(&life.runs, window) else {
         return Ok(());
     };
-    let (first, second) = (
-        life.runs[first].incarnation.clone(),
-        life.runs[second].incarnation.clone(),
-    );
+    let (first, second) = (life.runs[first].incarnation.clone(), life.runs[second].incarnation.clone());
     let (rightful, twin) = who_is_rightful(record, sighting, first, second);
-    let clone = CloneRecord {
-        since: at,
-        rightful,
-        twin,
-    };
+    let clone = CloneRecord { since: at, rightful, twin };
     log::error!("{}", describe(record, &clone));
     let stopped = is_twin(&clone, boot_id, epoch);
-    let verdict = EnrolError::IdentityCloned {
-        detail: describe(record, &clone),
-    };
+    let verdict = EnrolError::IdentityCloned { detail: describe(record, &clone) };
     life.clone = Some(clone);
     life.twin_heard = Some(at);
     *unsaved = true;
@@ -290,9 +248,5 @@ fn who_is_rightful(
     let second_is_enrolled = sighting.identity.is_some_and(|identity| {
         hardware(identity, enrolled) == Sameness::Same && *enrolled.boot_id == *second.boot_id
     });
-    if second_is_enrolled && *enrolled.boot_id != *first.boot_id {
-        (second, first)
-    } else {
-        (first, second)
-    }
+    if second_is_enrolled && *enrolled.boot_id != *first.boot_id { (second, first) } else { (first, second) }
 }

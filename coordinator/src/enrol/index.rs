@@ -63,9 +63,7 @@ struct TokenUse {
 
 fn add(map: &mut HashMap<String, Uids>, key: &str, uid: &str) {
     if !key.is_empty() {
-        map.entry(key.to_owned())
-            .or_default()
-            .insert(uid.to_owned());
+        map.entry(key.to_owned()).or_default().insert(uid.to_owned());
     }
 }
 
@@ -98,22 +96,14 @@ impl Index {
         let uid = record.uid.clone();
         add(&mut self.names, &record.name, &uid);
         add(&mut self.keys, &record.key_hash, &uid);
-        add(
-            &mut self.machine_ids,
-            &record.identity.machine_id_hash,
-            &uid,
-        );
+        add(&mut self.machine_ids, &record.identity.machine_id_hash, &uid);
         add(&mut self.system_uuids, &record.identity.system_uuid, &uid);
         let used = self.tokens.entry(record.token_id.clone()).or_default();
         used.admitted += u32::from(record.enrolment != Enrolment::Pending);
         if record.admitted_by_rate {
             used.by_rate.insert((record.enrolled_at, uid.clone()));
         }
-        let known = Known {
-            record,
-            revision,
-            life,
-        };
+        let known = Known { record, revision, life };
         // What was stored of a clone outlives a restart; what is known since is newer.
         let mut now = known.life();
         if now.clone.is_none() && now.runs.is_empty() {
@@ -129,27 +119,16 @@ impl Index {
         };
         take(&mut self.names, &known.record.name, uid);
         take(&mut self.keys, &known.record.key_hash, uid);
-        take(
-            &mut self.machine_ids,
-            &known.record.identity.machine_id_hash,
-            uid,
-        );
-        take(
-            &mut self.system_uuids,
-            &known.record.identity.system_uuid,
-            uid,
-        );
+        take(&mut self.machine_ids, &known.record.identity.machine_id_hash, uid);
+        take(&mut self.system_uuids, &known.record.identity.system_uuid, uid);
         if let Some(used) = self.tokens.get_mut(&known.record.token_id) {
             used.admitted -= u32::from(known.record.enrolment != Enrolment::Pending);
-            used.by_rate
-                .remove(&(known.record.enrolled_at, known.record.uid.clone()));
+            used.by_rate.remove(&(known.record.enrolled_at, known.record.uid.clone()));
         }
     }
 
     fn of<'a>(&'a self, uids: Option<&'a Uids>) -> impl Iterator<Item = &'a Known> {
-        uids.into_iter()
-            .flatten()
-            .filter_map(|uid| self.nodes.get(uid))
+        uids.into_iter().flatten().filter_map(|uid| self.nodes.get(uid))
     }
 
     /// The node people mean by `name`: the approved one of the name, else one that waits, else one that was revoked; or
@@ -161,20 +140,12 @@ impl Index {
             Enrolment::Revoked => 2,
             Enrolment::Superseded => 3,
         };
-        let named = self
-            .of(self.names.get(name))
-            .filter(|k| k.record.enrolment != Enrolment::Superseded);
+        let named = self.of(self.names.get(name)).filter(|k| k.record.enrolment != Enrolment::Superseded);
         named.min_by_key(rank).or_else(|| self.nodes.get(name))
     }
 
     /// Every node that shares uid, name, key or a mark.
-    pub(super) fn related(
-        &self,
-        uid: &str,
-        name: &str,
-        key_hash: &str,
-        identity: &Identity,
-    ) -> Vec<Known> {
+    pub(super) fn related(&self, uid: &str, name: &str, key_hash: &str, identity: &Identity) -> Vec<Known> {
         let mut uids: BTreeSet<&str> = BTreeSet::from([uid]);
         for shared in [
             self.names.get(name),
@@ -184,19 +155,14 @@ impl Index {
         ] {
             uids.extend(shared.into_iter().flatten().map(String::as_str));
         }
-        uids.into_iter()
-            .filter_map(|uid| self.nodes.get(uid))
-            .cloned()
-            .collect()
+        uids.into_iter().filter_map(|uid| self.nodes.get(uid)).cloned().collect()
     }
 
     /// Other nodes that share a mark with this one; empty nearly always, so it costs two look-ups.
     pub(super) fn sharing(&self, record: &NodeRecord) -> Vec<Known> {
         let identity = &record.identity;
-        let sets = [
-            self.machine_ids.get(&identity.machine_id_hash),
-            self.system_uuids.get(&identity.system_uuid),
-        ];
+        let sets =
+            [self.machine_ids.get(&identity.machine_id_hash), self.system_uuids.get(&identity.system_uuid)];
         if sets.iter().flatten().all(|uids| uids.len() < 2) {
             return Vec::new();
         }
@@ -216,10 +182,7 @@ impl Index {
     /// Whether a pool token's rate has room at `now`.
     pub(super) fn within_rate(&self, id: &str, rate: u32, now: Timestamp) -> bool {
         let since = (now.before(Duration::from_secs(3600)), String::new());
-        let recent = self
-            .tokens
-            .get(id)
-            .map_or(0, |used| used.by_rate.range(since..).count());
+        let recent = self.tokens.get(id).map_or(0, |used| used.by_rate.range(since..).count());
         recent < rate as usize
     }
 }

@@ -54,10 +54,7 @@ impl Operators {
     }
 
     fn remember(&self, operator: Operator) {
-        self.known
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(operator.id.clone(), operator);
+        self.known.write().unwrap_or_else(PoisonError::into_inner).insert(operator.id.clone(), operator);
     }
 
     /// Stores the hash of `text`.
@@ -75,9 +72,7 @@ impl Operators {
             created_at: now,
         };
         let value = serde_json::to_vec(&operator).unwrap_or_default();
-        store
-            .put(&key(&operator.id), Bytes::from(value), Expect::Any)
-            .await?;
+        store.put(&key(&operator.id), Bytes::from(value), Expect::Any).await?;
         self.remember(operator);
         Ok(())
     }
@@ -85,12 +80,7 @@ impl Operators {
     /// Forgets an operator token; whether there was one.
     pub(super) async fn remove(&self, store: &dyn Store, id: &str) -> Result<bool, EnrolError> {
         store.delete(&key(id), Expect::Any).await?;
-        Ok(self
-            .known
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(id)
-            .is_some())
+        Ok(self.known.write().unwrap_or_else(PoisonError::into_inner).remove(id).is_some())
     }
 
     pub(super) fn list(&self) -> Vec<Operator> {
@@ -103,16 +93,11 @@ impl Operators {
     /// Who shows this token.
     pub(super) fn check(&self, token: &str) -> Result<Operator, EnrolError> {
         let refused = |problem: String| EnrolError::Unauthenticated { problem };
-        let text: TokenText = token
-            .parse()
-            .map_err(|e| refused(format!("no operator token: {e}")))?;
+        let text: TokenText = token.parse().map_err(|e| refused(format!("no operator token: {e}")))?;
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         match known.get(&text.id) {
             Some(operator) if text.matches(&operator.secret_hash) => Ok(operator.clone()),
-            _ => Err(refused(format!(
-                "no operator token {} with this secret is known here",
-                text.id
-            ))),
+            _ => Err(refused(format!("no operator token {} with this secret is known here", text.id))),
         }
     }
 
@@ -131,10 +116,7 @@ impl Operators {
             Some(content) => match content.parse::<TokenText>() {
                 Ok(text) => text.with_pin(pin),
                 Err(e) => {
-                    log::warn!(
-                        "{}: {e}; a new operator token is written there",
-                        file.display()
-                    );
+                    log::warn!("{}: {e}; a new operator token is written there", file.display());
                     TokenText::generate(pin)
                 }
             },

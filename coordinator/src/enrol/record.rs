@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use outrider_protocol::{
-    Identity, NodeConfig, NodeConfigSpec, NodeRef, Profile, Timestamp, TypeMeta,
-};
+use outrider_protocol::{Identity, NodeConfig, NodeConfigSpec, NodeRef, Profile, Timestamp, TypeMeta};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -137,9 +135,7 @@ impl NodeRecord {
         let digest = Sha256::digest(format!("outrider node {token_id} {key_hash}"));
         let mut bytes = [0; 16];
         bytes.copy_from_slice(&digest[..16]);
-        uuid::Builder::from_custom_bytes(bytes)
-            .into_uuid()
-            .to_string()
+        uuid::Builder::from_custom_bytes(bytes).into_uuid().to_string()
     }
 
     /// Where a record lives in the store.
@@ -149,11 +145,7 @@ impl NodeRecord {
 
     /// The configuration of a node for which nothing was ever desired.
     pub fn undesired() -> NodeConfig {
-        NodeConfig {
-            meta: TypeMeta::new("NodeConfig"),
-            generation: 0,
-            spec: NodeConfigSpec::default(),
-        }
+        NodeConfig { meta: TypeMeta::new("NodeConfig"), generation: 0, spec: NodeConfigSpec::default() }
     }
 
     /// The node as documents name it.

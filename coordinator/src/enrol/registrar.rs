@@ -137,10 +137,7 @@ impl Registrar {
         let mut left: Vec<(String, String)> = Vec::new();
         {
             let index = self.index();
-            for known in index
-                .all()
-                .filter(|k| k.record.enrolment == Enrolment::Approved)
-            {
+            for known in index.all().filter(|k| k.record.enrolment == Enrolment::Approved) {
                 for old in &known.record.supersedes {
                     let alive = index.get(old).is_some_and(|o| {
                         matches!(o.record.enrolment, Enrolment::Approved | Enrolment::Pending)
@@ -173,9 +170,7 @@ impl Registrar {
     /// Every node but the superseded, by name.
     pub fn nodes(&self) -> Vec<Arc<NodeRecord>> {
         let index = self.index();
-        let shown = index
-            .all()
-            .filter(|k| k.record.enrolment != Enrolment::Superseded);
+        let shown = index.all().filter(|k| k.record.enrolment != Enrolment::Superseded);
         let mut nodes: Vec<Arc<NodeRecord>> = shown.map(|k| k.record.clone()).collect();
         drop(index);
         nodes.sort_by(|a, b| (&a.name, &a.uid).cmp(&(&b.name, &b.uid)));
@@ -190,23 +185,14 @@ impl Registrar {
     /// The node people mean by a name or uid: the approved one of the name, else one that waits, else a revoked one.
     pub fn find(&self, name_or_uid: &str) -> Result<Arc<NodeRecord>, EnrolError> {
         let found = self.index().find(name_or_uid).map(|k| k.record.clone());
-        found.ok_or_else(|| EnrolError::NodeUnknown {
-            node: name_or_uid.chars().take(253).collect(),
-        })
+        found.ok_or_else(|| EnrolError::NodeUnknown { node: name_or_uid.chars().take(253).collect() })
     }
 
     /// Nodes that have not renewed since root `generation` was replaced: whom its retirement would leave out.
     pub fn nodes_of_root(&self, generation: u32) -> Vec<Arc<NodeRecord>> {
         let approved = |r: &NodeRecord| r.enrolment == Enrolment::Approved;
-        let of_root = |r: &NodeRecord| {
-            r.certificates
-                .last()
-                .is_some_and(|c| c.generation <= generation)
-        };
-        self.nodes()
-            .into_iter()
-            .filter(|r| approved(r) && of_root(r))
-            .collect()
+        let of_root = |r: &NodeRecord| r.certificates.last().is_some_and(|c| c.generation <= generation);
+        self.nodes().into_iter().filter(|r| approved(r) && of_root(r)).collect()
     }
 
     /// Who holds this certificate, if it may speak at `now`: to be asked on every request. Two look-ups, no I/O.
@@ -224,11 +210,8 @@ impl Registrar {
 
     /// Who holds this certificate, expired or not.
     pub(super) fn holder(&self, peer: &PeerCertificate) -> Result<Arc<NodeRecord>, EnrolError> {
-        let record = self
-            .node(&peer.uid)
-            .ok_or_else(|| EnrolError::NodeUnknown {
-                node: peer.uid.clone(),
-            })?;
+        let record =
+            self.node(&peer.uid).ok_or_else(|| EnrolError::NodeUnknown { node: peer.uid.clone() })?;
         standing(&record)?;
         if record.key_hash != peer.key_hash {
             let (serial, name) = (peer.serial.clone(), record.name.clone());
@@ -243,9 +226,7 @@ impl Registrar {
         uid: &str,
         change: impl Fn(&mut NodeRecord) -> Result<(), EnrolError>,
     ) -> Result<Arc<NodeRecord>, EnrolError> {
-        let unknown = || EnrolError::NodeUnknown {
-            node: uid.to_owned(),
-        };
+        let unknown = || EnrolError::NodeUnknown { node: uid.to_owned() };
         let known = self.index().get(uid).cloned().ok_or_else(unknown)?;
         let (mut record, mut revision) = (known.record, known.revision);
         let mut tries = 0;
@@ -256,11 +237,7 @@ impl Registrar {
                 return Ok(record);
             }
             let value = encode(&changed)?;
-            match self
-                .store
-                .put(&NodeRecord::key(uid), value, Expect::Revision(revision))
-                .await
-            {
+            match self.store.put(&NodeRecord::key(uid), value, Expect::Revision(revision)).await {
                 Ok(revision) => {
                     let changed = Arc::new(changed);
                     self.index_mut().insert(changed.clone(), revision);
@@ -269,11 +246,7 @@ impl Registrar {
                 Err(StoreError::Conflict { .. }) if tries < TRIES => tries += 1,
                 Err(e) => return Err(e.into()),
             }
-            let entry = self
-                .store
-                .get(&NodeRecord::key(uid))
-                .await?
-                .ok_or_else(unknown)?;
+            let entry = self.store.get(&NodeRecord::key(uid)).await?.ok_or_else(unknown)?;
             record = Arc::new(decode(&entry)?);
             revision = entry.revision;
             self.index_mut().insert(record.clone(), revision);
@@ -281,11 +254,7 @@ impl Registrar {
     }
 
     /// Lets a waiting node in; one already in stays in.
-    pub async fn approve(
-        &self,
-        name_or_uid: &str,
-        now: Timestamp,
-    ) -> Result<Arc<NodeRecord>, EnrolError> {
+    pub async fn approve(&self, name_or_uid: &str, now: Timestamp) -> Result<Arc<NodeRecord>, EnrolError> {
         let uid = self.find(name_or_uid)?.uid.clone();
         let record = self
             .update(&uid, |record| {
@@ -297,15 +266,10 @@ impl Registrar {
             })
             .await?;
         // The operator has seen whose place it takes: it said so while it waited.
-        let others: Vec<Known> =
-            self.index()
-                .related(&uid, &record.name, &record.key_hash, &record.identity);
+        let others: Vec<Known> = self.index().related(&uid, &record.name, &record.key_hash, &record.identity);
         for other in others {
             let listed = record.supersedes.contains(&other.record.uid);
-            let living = matches!(
-                other.record.enrolment,
-                Enrolment::Approved | Enrolment::Pending
-            );
+            let living = matches!(other.record.enrolment, Enrolment::Approved | Enrolment::Pending);
             if other.record.uid != uid && living && (listed || other.record.name == record.name) {
                 self.supersede(&other.record.uid, &uid, now).await?;
             }
@@ -326,10 +290,7 @@ impl Registrar {
             .update(&uid, |record| {
                 if record.enrolment != Enrolment::Revoked {
                     record.enrolment = Enrolment::Revoked;
-                    record.ended = Some(Ended {
-                        at: now,
-                        why: why.to_owned(),
-                    });
+                    record.ended = Some(Ended { at: now, why: why.to_owned() });
                 }
                 Ok(())
             })
@@ -339,20 +300,12 @@ impl Registrar {
         Ok(record)
     }
 
-    pub(super) async fn supersede(
-        &self,
-        old: &str,
-        new: &str,
-        now: Timestamp,
-    ) -> Result<(), EnrolError> {
+    pub(super) async fn supersede(&self, old: &str, new: &str, now: Timestamp) -> Result<(), EnrolError> {
         let record = self
             .update(old, |record| {
                 if matches!(record.enrolment, Enrolment::Approved | Enrolment::Pending) {
                     record.enrolment = Enrolment::Superseded;
-                    record.ended = Some(Ended {
-                        at: now,
-                        why: format!("superseded by {new}"),
-                    });
+                    record.ended = Some(Ended { at: now, why: format!("superseded by {new}") });
                 }
                 Ok(())
             })
@@ -364,10 +317,7 @@ impl Registrar {
 
     fn depart(&self, uid: &str, reason: &'static str) {
         // Nobody listening is no failure: every request is checked anyway.
-        let _ = self.departures.send(Departure {
-            uid: uid.to_owned(),
-            reason,
-        });
+        let _ = self.departures.send(Departure { uid: uid.to_owned(), reason });
     }
 
     /// Sets what is desired of a node. `expected`: the generation the change is based on, if it must be that one.
@@ -382,11 +332,7 @@ impl Registrar {
             .update(&uid, |record| {
                 let current = record.desired.generation;
                 if let Some(expected) = expected.filter(|e| *e != current) {
-                    return Err(EnrolError::ConfigChanged {
-                        name: record.name.clone(),
-                        expected,
-                        current,
-                    });
+                    return Err(EnrolError::ConfigChanged { name: record.name.clone(), expected, current });
                 }
                 if record.desired.spec != *spec {
                     record.desired.spec = spec.clone();
@@ -420,28 +366,16 @@ impl Registrar {
     ) -> Result<TokenView, EnrolError> {
         let text = TokenText::generate(self.authority.pin());
         let record = TokenRecord::from_request(request, &text, now)?;
-        self.store
-            .put(
-                &TokenRecord::key(&record.id),
-                encode(&record)?,
-                Expect::Absent,
-            )
-            .await?;
+        self.store.put(&TokenRecord::key(&record.id), encode(&record)?, Expect::Absent).await?;
         log::info!("token {} of kind {} was made", record.id, record.kind);
-        Ok(TokenView {
-            token: text.reveal(),
-            ..record.view(0)
-        })
+        Ok(TokenView { token: text.reveal(), ..record.view(0) })
     }
 
     /// Every token, the newest first, without secrets.
     pub async fn tokens(&self) -> Result<Vec<TokenView>, EnrolError> {
         let records = self.token_records().await?;
         let index = self.index();
-        Ok(records
-            .iter()
-            .map(|record| record.view(index.uses(&record.id)))
-            .collect())
+        Ok(records.iter().map(|record| record.view(index.uses(&record.id))).collect())
     }
 
     pub(super) async fn token_records(&self) -> Result<Vec<TokenRecord>, EnrolError> {
@@ -469,31 +403,19 @@ impl Registrar {
         if record.revoked_at.is_none() {
             record.revoked_at = Some(now);
             let expect = Expect::Revision(revision);
-            self.store
-                .put(&TokenRecord::key(id), encode(&record)?, expect)
-                .await?;
+            self.store.put(&TokenRecord::key(id), encode(&record)?, expect).await?;
             log::info!("token {id} was revoked");
         }
         Ok(record.view(self.index().uses(id)))
     }
 
     /// The operator token in `file` (0600), made when there is none.
-    pub async fn ensure_operator_token(
-        &self,
-        file: &Path,
-        now: Timestamp,
-    ) -> Result<TokenText, EnrolError> {
-        self.operators
-            .ensure_file(&*self.store, file, self.authority.pin(), now)
-            .await
+    pub async fn ensure_operator_token(&self, file: &Path, now: Timestamp) -> Result<TokenText, EnrolError> {
+        self.operators.ensure_file(&*self.store, file, self.authority.pin(), now).await
     }
 
     /// A further operator token.
-    pub async fn create_operator(
-        &self,
-        name: &str,
-        now: Timestamp,
-    ) -> Result<TokenText, EnrolError> {
+    pub async fn create_operator(&self, name: &str, now: Timestamp) -> Result<TokenText, EnrolError> {
         let text = TokenText::generate(self.authority.pin());
         self.operators.add(&*self.store, &text, name, now).await?;
         Ok(text)
@@ -518,44 +440,25 @@ impl Registrar {
 /// Whether a node may speak.
 pub(super) fn standing(record: &NodeRecord) -> Result<(), EnrolError> {
     let name = || record.name.clone();
-    let ended = || {
-        record.ended.clone().unwrap_or(Ended {
-            at: record.enrolled_at,
-            why: String::new(),
-        })
-    };
+    let ended = || record.ended.clone().unwrap_or(Ended { at: record.enrolled_at, why: String::new() });
     match record.enrolment {
         Enrolment::Approved => Ok(()),
         Enrolment::Pending => Err(EnrolError::NodePending { name: name() }),
         Enrolment::Revoked => {
             let Ended { at, why } = ended();
-            Err(EnrolError::NodeRevoked {
-                name: name(),
-                since: at,
-                why,
-            })
+            Err(EnrolError::NodeRevoked { name: name(), since: at, why })
         }
-        Enrolment::Superseded => Err(EnrolError::NodeSuperseded {
-            name: name(),
-            since: ended().at,
-        }),
+        Enrolment::Superseded => Err(EnrolError::NodeSuperseded { name: name(), since: ended().at }),
     }
 }
 
 pub(super) fn encode(document: &impl serde::Serialize) -> Result<Bytes, EnrolError> {
-    let invalid = |e: serde_json::Error| StoreError::Invalid {
-        key: String::new(),
-        problem: e.to_string(),
-    };
+    let invalid = |e: serde_json::Error| StoreError::Invalid { key: String::new(), problem: e.to_string() };
     Ok(Bytes::from(serde_json::to_vec(document).map_err(invalid)?))
 }
 
-pub(super) fn decode<T: serde::de::DeserializeOwned>(
-    entry: &store::Entry,
-) -> Result<T, EnrolError> {
-    let invalid = |e: serde_json::Error| StoreError::Invalid {
-        key: entry.key.clone(),
-        problem: e.to_string(),
-    };
+pub(super) fn decode<T: serde::de::DeserializeOwned>(entry: &store::Entry) -> Result<T, EnrolError> {
+    let invalid =
+        |e: serde_json::Error| StoreError::Invalid { key: entry.key.clone(), problem: e.to_string() };
     Ok(serde_json::from_slice(&entry.value).map_err(invalid)?)
 }

@@ -44,9 +44,7 @@ pub enum TokenError {
     #[error("the token's id must be 1 to 64 characters of a-z, 0-9 and \"-\"")]
     Id,
     /// The secret is too short or has other characters than ours.
-    #[error(
-        "the token's secret was cut short or holds characters it cannot have; copy the whole token"
-    )]
+    #[error("the token's secret was cut short or holds characters it cannot have; copy the whole token")]
     Secret,
 }
 
@@ -62,10 +60,7 @@ pub struct TokenText {
 
 impl fmt::Debug for TokenText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TokenText")
-            .field("pin", &self.pin)
-            .field("id", &self.id)
-            .finish_non_exhaustive()
+        f.debug_struct("TokenText").field("pin", &self.pin).field("id", &self.id).finish_non_exhaustive()
     }
 }
 
@@ -74,19 +69,12 @@ impl TokenText {
     pub fn generate(pin: Pin) -> Self {
         let id: [u8; 5] = rand::random();
         let secret: [u8; SECRET_BYTES] = rand::random();
-        Self {
-            pin,
-            id: hex(&id),
-            secret: URL_SAFE_NO_PAD.encode(secret),
-        }
+        Self { pin, id: hex(&id), secret: URL_SAFE_NO_PAD.encode(secret) }
     }
 
     /// The same id and secret with another pin: after a CA rotation.
     pub fn with_pin(&self, pin: Pin) -> Self {
-        Self {
-            pin,
-            ..self.clone()
-        }
+        Self { pin, ..self.clone() }
     }
 
     /// SHA-256 of the secret, hex: all that is ever stored. The secret is random, so a fast hash is enough.
@@ -128,11 +116,7 @@ impl FromStr for TokenText {
         if secret.len() < MIN_SECRET_CHARS || !secret.bytes().all(secret_char) {
             return Err(TokenError::Secret);
         }
-        Ok(Self {
-            pin,
-            id: id.to_owned(),
-            secret: secret.to_owned(),
-        })
+        Ok(Self { pin, id: id.to_owned(), secret: secret.to_owned() })
     }
 }
 
@@ -165,28 +149,16 @@ mod tests {
             (cut(3), "no \"::\""),
             (cut(40), "no \"::\""),
             (good.replacen("OR1", "OR1f", 1), "64 hex digits"),
-            (
-                format!("OR1{}::id:{}", "g".repeat(64), "s".repeat(32)),
-                "other characters",
-            ),
+            (format!("OR1{}::id:{}", "g".repeat(64), "s".repeat(32)), "other characters"),
             (cut(75), "no \":\""),
-            (
-                format!("OR1{}::Id!:{}", "a".repeat(64), "s".repeat(32)),
-                "id must be",
-            ),
-            (
-                format!("OR1{}:::{}", "a".repeat(64), "s".repeat(32)),
-                "id must be",
-            ),
+            (format!("OR1{}::Id!:{}", "a".repeat(64), "s".repeat(32)), "id must be"),
+            (format!("OR1{}:::{}", "a".repeat(64), "s".repeat(32)), "id must be"),
             (cut(good.len() - 20), "cut short"),
             (good.clone() + " more", "cut short or holds"),
         ];
         for (text, expected) in cases {
             let error = text.parse::<TokenText>().unwrap_err().to_string();
-            assert!(
-                error.contains(expected),
-                "{text:?} gives {error:?}, not {expected:?}"
-            );
+            assert!(error.contains(expected), "{text:?} gives {error:?}, not {expected:?}");
         }
     }
 

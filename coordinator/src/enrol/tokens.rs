@@ -70,25 +70,16 @@ impl TokenRecord {
         };
         match request.ttl_seconds {
             Some(0) => {
-                return bad(
-                    "ttlSeconds",
-                    "0 seconds is no life; leave it out for the default".to_owned(),
-                );
+                return bad("ttlSeconds", "0 seconds is no life; leave it out for the default".to_owned());
             }
             Some(n) if n > LONGEST_LIFE => {
-                return bad(
-                    "ttlSeconds",
-                    format!("{n} is more than ten years ({LONGEST_LIFE})"),
-                );
+                return bad("ttlSeconds", format!("{n} is more than ten years ({LONGEST_LIFE})"));
             }
             _ => {}
         }
         match request.uses {
             Some(0) => {
-                return bad(
-                    "uses",
-                    "0 uses admit nobody; leave it out for the default".to_owned(),
-                );
+                return bad("uses", "0 uses admit nobody; leave it out for the default".to_owned());
             }
             Some(n) if n > MOST_USES => {
                 return bad("uses", format!("{n} is more than {MOST_USES}"));
@@ -96,27 +87,15 @@ impl TokenRecord {
             _ => {}
         }
         if request.name_pattern.len() > LONGEST_PATTERN {
-            return bad(
-                "namePattern",
-                format!("longer than {LONGEST_PATTERN} characters"),
-            );
+            return bad("namePattern", format!("longer than {LONGEST_PATTERN} characters"));
         }
         if once && request.rate_per_hour != 0 {
-            return bad(
-                "ratePerHour",
-                "only a pool token has a rate; a once token has uses".to_owned(),
-            );
+            return bad("ratePerHour", "only a pool token has a rate; a once token has uses".to_owned());
         }
         if !once && request.rate_per_hour != 0 && request.name_pattern.is_empty() {
-            return bad(
-                "namePattern",
-                "a rate admits by name: give a pattern such as pool1-*".to_owned(),
-            );
+            return bad("namePattern", "a rate admits by name: give a pattern such as pool1-*".to_owned());
         }
-        let life = request
-            .ttl_seconds
-            .map(Duration::from_secs)
-            .or(once.then_some(DEFAULT_LIFE));
+        let life = request.ttl_seconds.map(Duration::from_secs).or(once.then_some(DEFAULT_LIFE));
         Ok(Self {
             id: text.id.clone(),
             kind: request.token_kind.clone(),
@@ -163,16 +142,10 @@ impl TokenRecord {
     /// Whether it admits one more node at `now`, `used` having been admitted.
     pub(super) fn check_new(&self, used: u32, now: Timestamp) -> Result<(), EnrolError> {
         if let Some(since) = self.expires_at.filter(|end| now >= *end) {
-            return Err(EnrolError::TokenExpired {
-                id: self.id.clone(),
-                since,
-            });
+            return Err(EnrolError::TokenExpired { id: self.id.clone(), since });
         }
         match self.uses {
-            Some(uses) if used >= uses => Err(EnrolError::TokenUsedUp {
-                id: self.id.clone(),
-                uses,
-            }),
+            Some(uses) if used >= uses => Err(EnrolError::TokenUsedUp { id: self.id.clone(), uses }),
             _ => Ok(()),
         }
     }
@@ -193,8 +166,7 @@ impl TokenRecord {
 /// Whether `name` matches `pattern`, where `*` stands for any characters and `?` for one. Linear in both but for a
 /// constant number of steps back, so no pattern can stall it.
 pub fn glob_matches(pattern: &str, name: &str) -> bool {
-    let (pattern, name): (Vec<char>, Vec<char>) =
-        (pattern.chars().collect(), name.chars().collect());
+    let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
     let (mut p, mut n) = (0, 0);
     // Where the last `*` stands, and how much of the name it covers so far.
     let mut star: Option<(usize, usize)> = None;
@@ -259,11 +231,7 @@ mod tests {
             ("*é?", "caféx", true),
         ];
         for (pattern, name, expected) in table {
-            assert_eq!(
-                glob_matches(pattern, name),
-                expected,
-                "{pattern:?} {name:?}"
-            );
+            assert_eq!(glob_matches(pattern, name), expected, "{pattern:?} {name:?}");
         }
     }
 
@@ -295,64 +263,20 @@ mod tests {
             cluster: String::new(),
         };
         let cases = [
-            (
-                TokenRequest {
-                    token_kind: "forever".into(),
-                    ..base.clone()
-                },
-                "tokenKind",
-            ),
-            (
-                TokenRequest {
-                    ttl_seconds: Some(0),
-                    ..base.clone()
-                },
-                "ttlSeconds",
-            ),
-            (
-                TokenRequest {
-                    ttl_seconds: Some(u64::MAX),
-                    ..base.clone()
-                },
-                "ttlSeconds",
-            ),
-            (
-                TokenRequest {
-                    uses: Some(0),
-                    ..base.clone()
-                },
-                "uses",
-            ),
-            (
-                TokenRequest {
-                    rate_per_hour: 3,
-                    ..base.clone()
-                },
-                "ratePerHour",
-            ),
-            (
-                TokenRequest {
-                    token_kind: TokenKind::Pool,
-                    rate_per_hour: 3,
-                    ..base.clone()
-                },
-                "namePattern",
-            ),
+            (TokenRequest { token_kind: "forever".into(), ..base.clone() }, "tokenKind"),
+            (TokenRequest { ttl_seconds: Some(0), ..base.clone() }, "ttlSeconds"),
+            (TokenRequest { ttl_seconds: Some(u64::MAX), ..base.clone() }, "ttlSeconds"),
+            (TokenRequest { uses: Some(0), ..base.clone() }, "uses"),
+            (TokenRequest { rate_per_hour: 3, ..base.clone() }, "ratePerHour"),
+            (TokenRequest { token_kind: TokenKind::Pool, rate_per_hour: 3, ..base.clone() }, "namePattern"),
         ];
         for (request, field) in cases {
-            let error =
-                TokenRecord::from_request(&request, &text, Timestamp::default()).unwrap_err();
+            let error = TokenRecord::from_request(&request, &text, Timestamp::default()).unwrap_err();
             assert!(error.to_string().starts_with(field), "{error}");
         }
         let record = TokenRecord::from_request(&base, &text, Timestamp::default()).unwrap();
-        assert_eq!(
-            (record.uses, record.expires_at),
-            (Some(1), Some(Timestamp::from_seconds(86_400)))
-        );
-        let pool = TokenRequest {
-            token_kind: TokenKind::Pool,
-            ..base
-        };
+        assert_eq!((record.uses, record.expires_at), (Some(1), Some(Timestamp::from_seconds(86_400))));
+        let pool = TokenRequest { token_kind: TokenKind::Pool, ..base };
         let record = TokenRecord::from_request(&pool, &text, Timestamp::default()).unwrap();
         assert_eq!((record.uses, record.expires_at), (None, None));
     }

@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use outrider_protocol::{Timestamp, hex};
 use rcgen::{
-    CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair,
-    KeyUsagePurpose, SanType, SubjectPublicKeyInfo,
+    CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose, SanType,
+    SubjectPublicKeyInfo,
 };
 use rustls::RootCertStore;
 use rustls::crypto::CryptoProvider;
@@ -40,11 +40,7 @@ pub struct Lifetimes {
 impl Default for Lifetimes {
     fn default() -> Self {
         let days = |n: u64| Duration::from_secs(n * 24 * 3600);
-        Self {
-            root: days(3650),
-            server: days(30),
-            client: days(1),
-        }
+        Self { root: days(3650), server: days(30), client: days(1) }
     }
 }
 
@@ -111,13 +107,8 @@ impl Authority {
         let names = alternative_names(names)?;
         let (active, previous) = load_or_make(folder, lifetimes, now)?;
         let state = make_state(&provider, &names, lifetimes, now, active, previous)?;
-        let authority = Self {
-            folder: folder.to_owned(),
-            lifetimes,
-            names,
-            provider,
-            state: RwLock::new(state),
-        };
+        let authority =
+            Self { folder: folder.to_owned(), lifetimes, names, provider, state: RwLock::new(state) };
         authority.write_bundle()?;
         Ok(Arc::new(authority))
     }
@@ -132,14 +123,7 @@ impl Authority {
         active: Arc<Root>,
         previous: Option<Arc<Root>>,
     ) -> Result<(), PkiError> {
-        let state = make_state(
-            &self.provider,
-            &self.names,
-            self.lifetimes,
-            now,
-            active,
-            previous,
-        )?;
+        let state = make_state(&self.provider, &self.names, self.lifetimes, now, active, previous)?;
         *self.state.write().unwrap_or_else(PoisonError::into_inner) = state;
         Ok(())
     }
@@ -166,11 +150,7 @@ impl Authority {
     /// Whether a token that pins `pin` leads to us.
     pub fn trusts(&self, pin: &Pin) -> bool {
         let state = self.state();
-        state.active.pin() == *pin
-            || state
-                .previous
-                .as_ref()
-                .is_some_and(|root| root.pin() == *pin)
+        state.active.pin() == *pin || state.previous.as_ref().is_some_and(|root| root.pin() == *pin)
     }
 
     /// Every trusted root, PEM, the active one first.
@@ -189,12 +169,7 @@ impl Authority {
     }
 
     /// A client certificate for node `uid` and the key of `request`; what else the request asks for is ignored.
-    pub fn issue(
-        &self,
-        request: &VerifiedRequest,
-        uid: &str,
-        now: Timestamp,
-    ) -> Result<Issued, PkiError> {
+    pub fn issue(&self, request: &VerifiedRequest, uid: &str, now: Timestamp) -> Result<Issued, PkiError> {
         let root = self.state().active.clone();
         let (mut params, not_after) = leaf(&root, now, self.lifetimes.client)?;
         let mut name = DistinguishedName::new();
@@ -204,11 +179,7 @@ impl Authority {
         params.subject_alt_names = vec![SanType::URI(uri)];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         let key = SubjectPublicKeyInfo::from_der(request.public_key()).map_err(making)?;
-        let serial = params
-            .serial_number
-            .as_ref()
-            .map(|s| hex(&s.to_bytes()))
-            .unwrap_or_default();
+        let serial = params.serial_number.as_ref().map(|s| hex(&s.to_bytes())).unwrap_or_default();
         let certificate = params.signed_by(&key, &root.issuer).map_err(making)?;
         Ok(Issued {
             certificate: pem(certificate.der()),
@@ -228,26 +199,13 @@ impl Authority {
             (state.active.clone(), state.previous.clone())
         };
         if let Some(previous) = previous {
-            return Err(PkiError::RotationUnderWay {
-                active: old.generation,
-                previous: previous.generation,
-            });
+            return Err(PkiError::RotationUnderWay { active: old.generation, previous: previous.generation });
         }
-        let new = Arc::new(Root::make(
-            old.generation + 1,
-            now,
-            self.lifetimes.root,
-            Some(&old),
-        )?);
+        let new = Arc::new(Root::make(old.generation + 1, now, self.lifetimes.root, Some(&old))?);
         new.save(&self.folder)?;
         self.replace(now, new.clone(), Some(old))?;
         self.write_bundle()?;
-        Ok(RootView {
-            generation: new.generation,
-            pin: new.pin(),
-            active: true,
-            not_after: new.not_after,
-        })
+        Ok(RootView { generation: new.generation, pin: new.pin(), active: true, not_after: new.not_after })
     }
 
     /// Ends the trust in the root before the active one. Who knows only that one can no longer verify the coordinator
@@ -266,10 +224,7 @@ impl Authority {
         } else {
             let retired = self.folder.join("retired");
             files::private_folder(&retired)?;
-            let (from, to) = (
-                Root::path(&self.folder, generation),
-                Root::path(&retired, generation),
-            );
+            let (from, to) = (Root::path(&self.folder, generation), Root::path(&retired, generation));
             fs::rename(&from, &to).map_err(|source| PkiError::Io {
                 verb: "move",
                 path: from.clone(),
@@ -280,10 +235,7 @@ impl Authority {
             self.replace(now, active, None)?;
             return self.write_bundle();
         };
-        Err(PkiError::NotRetirable {
-            generation,
-            problem,
-        })
+        Err(PkiError::NotRetirable { generation, problem })
     }
 
     /// Reads the roots again: another process (`outrider-coordinator ca rotate`) may have changed them.
@@ -336,9 +288,7 @@ impl Authority {
         };
         let mut config = rustls::ServerConfig::builder_with_provider(self.provider.clone())
             .with_safe_default_protocol_versions()
-            .map_err(|e| PkiError::Making {
-                detail: e.to_string(),
-            })?
+            .map_err(|e| PkiError::Making { detail: e.to_string() })?
             .with_client_cert_verifier(Arc::new(verifier))
             .with_cert_resolver(Arc::new(CurrentCertificate(self.clone())));
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -347,11 +297,7 @@ impl Authority {
 
     /// `ca.pem`: the bundle for people and tools; nothing reads it back.
     fn write_bundle(&self) -> Result<(), PkiError> {
-        files::write_whole(
-            &self.folder.join("ca.pem"),
-            self.bundle_pem().as_bytes(),
-            0o644,
-        )
+        files::write_whole(&self.folder.join("ca.pem"), self.bundle_pem().as_bytes(), 0o644)
     }
 }
 
@@ -362,10 +308,8 @@ fn two_thirds(now: Timestamp, end: Timestamp) -> Timestamp {
 
 /// DNS names and addresses for the server's certificate, each once.
 fn alternative_names(names: &[String]) -> Result<Vec<SanType>, PkiError> {
-    let unique: BTreeSet<&str> = names
-        .iter()
-        .map(|n| n.trim_start_matches('[').trim_end_matches(']'))
-        .collect();
+    let unique: BTreeSet<&str> =
+        names.iter().map(|n| n.trim_start_matches('[').trim_end_matches(']')).collect();
     let name = |n: &str| {
         let bad = || PkiError::BadName { name: n.to_owned() };
         match n.parse() {
@@ -381,11 +325,7 @@ fn alternative_names(names: &[String]) -> Result<Vec<SanType>, PkiError> {
 }
 
 /// What every leaf has in common, and its end: `lifetime` from `now`, but no later than its root's.
-fn leaf(
-    root: &Root,
-    now: Timestamp,
-    lifetime: Duration,
-) -> Result<(CertificateParams, Timestamp), PkiError> {
+fn leaf(root: &Root, now: Timestamp, lifetime: Duration) -> Result<(CertificateParams, Timestamp), PkiError> {
     if now < root.not_before || now >= root.not_after {
         let advice = if now < root.not_before {
             "set the clock; if it is right now, the root was made while it was wrong: rotate the CA"
@@ -393,12 +333,7 @@ fn leaf(
             "set the clock if it is wrong, otherwise rotate the CA"
         };
         let (not_before, not_after) = (root.not_before, root.not_after);
-        return Err(PkiError::RootNotValid {
-            not_before,
-            not_after,
-            now,
-            advice,
-        });
+        return Err(PkiError::RootNotValid { not_before, not_after, now, advice });
     }
     // Whole seconds, as the certificate has them.
     let end = now.after(lifetime).min(root.not_after);
@@ -416,17 +351,12 @@ type Trusted = (Arc<Root>, Option<Arc<Root>>);
 
 /// The newest root of the folder and the one before, or a first one made now.
 fn load_or_make(folder: &Path, lifetimes: Lifetimes, now: Timestamp) -> Result<Trusted, PkiError> {
-    let io = |source| PkiError::Io {
-        verb: "read",
-        path: folder.to_owned(),
-        source,
-    };
+    let io = |source| PkiError::Io { verb: "read", path: folder.to_owned(), source };
     let mut generations = Vec::new();
     for entry in fs::read_dir(folder).map_err(io)? {
         let name = entry.map_err(io)?.file_name();
-        let number: Option<u32> = name
-            .to_str()
-            .and_then(|n| n.strip_prefix("root-")?.strip_suffix(".pem")?.parse().ok());
+        let number: Option<u32> =
+            name.to_str().and_then(|n| n.strip_prefix("root-")?.strip_suffix(".pem")?.parse().ok());
         generations.extend(number);
     }
     generations.sort_unstable_by(|a, b| b.cmp(a));
@@ -435,14 +365,8 @@ fn load_or_make(folder: &Path, lifetimes: Lifetimes, now: Timestamp) -> Result<T
         root.save(folder)?;
         return Ok((Arc::new(root), None));
     };
-    let previous = generations
-        .get(1)
-        .map(|n| Root::load(folder, *n))
-        .transpose()?;
-    Ok((
-        Arc::new(Root::load(folder, *newest)?),
-        previous.map(Arc::new),
-    ))
+    let previous = generations.get(1).map(|n| Root::load(folder, *n)).transpose()?;
+    Ok((Arc::new(Root::load(folder, *newest)?), previous.map(Arc::new)))
 }
 
 fn make_state(
@@ -453,14 +377,10 @@ fn make_state(
     active: Arc<Root>,
     previous: Option<Arc<Root>>,
 ) -> Result<State, PkiError> {
-    let detail = |e: &dyn std::fmt::Display| PkiError::Making {
-        detail: e.to_string(),
-    };
+    let detail = |e: &dyn std::fmt::Display| PkiError::Making { detail: e.to_string() };
     let mut trusted = RootCertStore::empty();
     for root in [Some(&active), previous.as_ref()].into_iter().flatten() {
-        trusted
-            .add(root.certificate.clone())
-            .map_err(|e| detail(&e))?;
+        trusted.add(root.certificate.clone()).map_err(|e| detail(&e))?;
     }
     let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(trusted), provider.clone())
         .build()
@@ -473,11 +393,7 @@ fn make_state(
     params.subject_alt_names = names.to_vec();
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).map_err(making)?;
-    let certificate = params
-        .signed_by(&key, &active.issuer)
-        .map_err(making)?
-        .der()
-        .clone();
+    let certificate = params.signed_by(&key, &active.issuer).map_err(making)?.der().clone();
     let mut chain: Vec<CertificateDer<'static>> = vec![certificate];
     if previous.is_some() {
         chain.extend(active.crossed.clone());
@@ -485,10 +401,7 @@ fn make_state(
     chain.push(active.certificate.clone());
     chain.extend(previous.as_ref().map(|root| root.certificate.clone()));
     let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
-    let signer = provider
-        .key_provider
-        .load_private_key(key)
-        .map_err(|e| detail(&e))?;
+    let signer = provider.key_provider.load_private_key(key).map_err(|e| detail(&e))?;
     Ok(State {
         active,
         previous,

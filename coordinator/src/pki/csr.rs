@@ -28,24 +28,16 @@ impl VerifiedRequest {
     /// Reads and verifies one PEM block `CERTIFICATE REQUEST` with an ECDSA P-256 key.
     pub fn from_pem(pem: &str) -> Result<Self, RequestError> {
         if pem.len() > MAX_REQUEST_BYTES {
-            return Err(RequestError::TooLarge {
-                bytes: pem.len(),
-                limit: MAX_REQUEST_BYTES,
-            });
+            return Err(RequestError::TooLarge { bytes: pem.len(), limit: MAX_REQUEST_BYTES });
         }
-        let der = CertificateSigningRequestDer::from_pem_slice(pem.as_bytes()).map_err(|e| {
-            RequestError::NotPem {
-                problem: e.to_string(),
-            }
-        })?;
+        let der = CertificateSigningRequestDer::from_pem_slice(pem.as_bytes())
+            .map_err(|e| RequestError::NotPem { problem: e.to_string() })?;
         Self::from_der(&der)
     }
 
     /// Reads and verifies a PKCS #10 request.
     pub fn from_der(der: &[u8]) -> Result<Self, RequestError> {
-        let not_pkcs10 = |problem: &str| RequestError::NotPkcs10 {
-            problem: problem.to_owned(),
-        };
+        let not_pkcs10 = |problem: &str| RequestError::NotPkcs10 { problem: problem.to_owned() };
         let (rest, request) =
             X509CertificationRequest::from_der(der).map_err(|e| not_pkcs10(&e.to_string()))?;
         if !rest.is_empty() {
@@ -53,21 +45,13 @@ impl VerifiedRequest {
         }
         let key = &request.certification_request_info.subject_pki;
         let algorithm = key.algorithm.algorithm.to_id_string();
-        let curve = key
-            .algorithm
-            .parameters
-            .as_ref()
-            .and_then(|p| p.as_oid().ok());
+        let curve = key.algorithm.parameters.as_ref().and_then(|p| p.as_oid().ok());
         if algorithm != EC_PUBLIC_KEY || curve.as_ref().is_none_or(|c| c.to_id_string() != P256) {
             let algorithm = curve.map_or(algorithm, |c| c.to_id_string());
             return Err(RequestError::UnsupportedKey { algorithm });
         }
-        request
-            .verify_signature()
-            .map_err(|_| RequestError::BadSignature)?;
-        Ok(Self {
-            spki: key.raw.to_vec(),
-        })
+        request.verify_signature().map_err(|_| RequestError::BadSignature)?;
+        Ok(Self { spki: key.raw.to_vec() })
     }
 
     /// The public key, as DER of a SubjectPublicKeyInfo.

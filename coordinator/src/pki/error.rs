@@ -50,9 +50,7 @@ pub enum PkiError {
         certificate: String,
     },
     /// The active root has ended, or has not begun by our clock.
-    #[error(
-        "the CA's root is valid from {not_before} to {not_after} and the clock says {now}: {advice}"
-    )]
+    #[error("the CA's root is valid from {not_before} to {not_after} and the clock says {now}: {advice}")]
     RootNotValid {
         /// First instant of validity.
         not_before: Timestamp,
@@ -80,9 +78,7 @@ pub enum PkiError {
         problem: &'static str,
     },
     /// A name that no certificate can carry.
-    #[error(
-        "{name:?} is neither a DNS name nor an IP address; the server's certificate cannot carry it"
-    )]
+    #[error("{name:?} is neither a DNS name nor an IP address; the server's certificate cannot carry it")]
     BadName {
         /// The name.
         name: String,

@@ -17,11 +17,7 @@ fn io(verb: &'static str, path: &Path) -> impl FnOnce(io::Error) -> PkiError {
 
 /// Makes a folder (and those above it) that only its owner may enter.
 pub fn private_folder(path: &Path) -> Result<(), PkiError> {
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .map_err(io("create", path))
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(io("create", path))
 }
 
 /// Writes `path` with `mode` so that a crash leaves the old content or the new, never a part; replaces what is there.
@@ -29,17 +25,9 @@ pub fn private_folder(path: &Path) -> Result<(), PkiError> {
 /// The bytes are in a new file of the same folder (made with `O_EXCL`, so nobody else's is followed), fsynced, before it
 /// takes the name; then the folder is fsynced.
 pub fn write_whole(path: &Path, content: &[u8], mode: u32) -> Result<(), PkiError> {
-    let beside = PathBuf::from(format!(
-        "{}.new-{:08x}",
-        path.display(),
-        rand::random::<u32>()
-    ));
+    let beside = PathBuf::from(format!("{}.new-{:08x}", path.display(), rand::random::<u32>()));
     let written = (|| {
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(mode)
-            .open(&beside)?;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside)?;
         file.write_all(content)?;
         file.sync_all()?;
         fs::rename(&beside, path)
@@ -54,13 +42,8 @@ pub fn write_whole(path: &Path, content: &[u8], mode: u32) -> Result<(), PkiErro
 
 /// Makes a rename or removal in the folder of `path` durable.
 pub(super) fn sync_folder(path: &Path) -> Result<(), PkiError> {
-    let folder = path
-        .parent()
-        .filter(|p| !p.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    File::open(folder)
-        .and_then(|f| f.sync_all())
-        .map_err(io("write", folder))
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder).and_then(|f| f.sync_all()).map_err(io("write", folder))
 }
 
 /// Reads a file with a secret; refuses one that others may read. `None` when it is not there.
@@ -73,22 +56,13 @@ pub fn read_secret(path: &Path) -> Result<Option<String>, PkiError> {
     let metadata = file.metadata().map_err(io("read", path))?;
     let mode = metadata.mode() & 0o7777;
     if mode & 0o077 != 0 {
-        return Err(PkiError::Permissions {
-            path: path.to_owned(),
-            mode,
-        });
+        return Err(PkiError::Permissions { path: path.to_owned(), mode });
     }
     let mut content = String::new();
-    let read = file
-        .take(MAX_BYTES + 1)
-        .read_to_string(&mut content)
-        .map_err(io("read", path))?;
+    let read = file.take(MAX_BYTES + 1).read_to_string(&mut content).map_err(io("read", path))?;
     if read as u64 > MAX_BYTES {
         let problem = format!("has more than {MAX_BYTES} bytes");
-        return Err(PkiError::Damaged {
-            path: path.to_owned(),
-            problem,
-        });
+        return Err(PkiError::Damaged { path: path.to_owned(), problem });
     }
     Ok(Some(content))
 }

@@ -66,12 +66,8 @@ impl FromStr for Pin {
 
     /// Reads 64 hex digits of either case; says what is wrong otherwise.
     fn from_str(s: &str) -> Result<Self, String> {
-        let wrong = || {
-            format!(
-                "a CA hash is 64 hex digits (SHA-256); this has {} characters",
-                s.chars().count()
-            )
-        };
+        let wrong =
+            || format!("a CA hash is 64 hex digits (SHA-256); this has {} characters", s.chars().count());
         if s.len() != 64 {
             return Err(wrong());
         }
@@ -79,9 +75,7 @@ impl FromStr for Pin {
         for (byte, pair) in pin.iter_mut().zip(s.as_bytes().chunks(2)) {
             let digit = |b: u8| char::from(b).to_digit(16);
             let (Some(high), Some(low)) = (digit(pair[0]), digit(pair[1])) else {
-                return Err(
-                    "a CA hash is 64 hex digits (SHA-256); this has other characters".to_owned(),
-                );
+                return Err("a CA hash is 64 hex digits (SHA-256); this has other characters".to_owned());
             };
             *byte = (high * 16 + low) as u8;
         }

@@ -25,11 +25,9 @@ pub struct PeerCertificate {
 impl PeerCertificate {
     /// Reads a client certificate; what is wrong with it otherwise.
     pub fn read(der: &[u8]) -> Result<Self, String> {
-        let (_, certificate) = x509_parser::parse_x509_certificate(der)
-            .map_err(|e| format!("no X.509 certificate: {e}"))?;
-        let names = certificate
-            .subject_alternative_name()
-            .map_err(|e| e.to_string())?;
+        let (_, certificate) =
+            x509_parser::parse_x509_certificate(der).map_err(|e| format!("no X.509 certificate: {e}"))?;
+        let names = certificate.subject_alternative_name().map_err(|e| e.to_string())?;
         let uid = names
             .iter()
             .flat_map(|n| &n.value.general_names)
@@ -38,9 +36,7 @@ impl PeerCertificate {
                 _ => None,
             })
             .filter(|uid| !uid.is_empty())
-            .ok_or_else(|| {
-                format!("the certificate carries no URI {NODE_URI}<uid>; it is no node's")
-            })?
+            .ok_or_else(|| format!("the certificate carries no URI {NODE_URI}<uid>; it is no node's"))?
             .to_owned();
         let validity = certificate.validity();
         Ok(Self {

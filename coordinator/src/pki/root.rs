@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use outrider_protocol::{Timestamp, hex};
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
@@ -34,18 +33,13 @@ pub(super) struct Root {
 }
 
 pub(super) fn making(error: rcgen::Error) -> PkiError {
-    PkiError::Making {
-        detail: error.to_string(),
-    }
+    PkiError::Making { detail: error.to_string() }
 }
 
 /// `t` in whole seconds, as certificates count.
 pub(super) fn date(t: Timestamp) -> Result<OffsetDateTime, PkiError> {
-    OffsetDateTime::from_unix_timestamp(t.as_millis().div_euclid(1000)).map_err(|e| {
-        PkiError::Making {
-            detail: format!("{t}: {e}"),
-        }
-    })
+    OffsetDateTime::from_unix_timestamp(t.as_millis().div_euclid(1000))
+        .map_err(|e| PkiError::Making { detail: format!("{t}: {e}") })
 }
 
 /// A positive random serial of 16 bytes.
@@ -70,10 +64,7 @@ impl Root {
         // Two roots must not share a name, or a verifier would have to guess between their keys.
         let mark = &hex(&Sha256::digest(key.public_key_raw()))[..8];
         name.push(DnType::OrganizationName, "Outrider");
-        name.push(
-            DnType::CommonName,
-            format!("Outrider CA {generation} {mark}"),
-        );
+        name.push(DnType::CommonName, format!("Outrider CA {generation} {mark}"));
         params.distinguished_name = name;
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(1));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -87,11 +78,7 @@ impl Root {
                 params.not_after = date(now.after(lifetime).min(previous.not_after))?;
                 params.serial_number = Some(serial());
                 params.use_authority_key_identifier_extension = true;
-                Ok(params
-                    .signed_by(&key, &previous.issuer)
-                    .map_err(making)?
-                    .der()
-                    .clone())
+                Ok(params.signed_by(&key, &previous.issuer).map_err(making)?.der().clone())
             })
             .transpose()?;
         Self::assemble(generation, certificate, crossed, key)
@@ -103,22 +90,13 @@ impl Root {
         crossed: Option<CertificateDer<'static>>,
         key: KeyPair,
     ) -> Result<Self, PkiError> {
-        let (_, parsed) =
-            x509_parser::parse_x509_certificate(&certificate).map_err(|e| PkiError::Making {
-                detail: e.to_string(),
-            })?;
+        let (_, parsed) = x509_parser::parse_x509_certificate(&certificate)
+            .map_err(|e| PkiError::Making { detail: e.to_string() })?;
         let validity = parsed.validity();
         let not_before = Timestamp::from_seconds(validity.not_before.timestamp());
         let not_after = Timestamp::from_seconds(validity.not_after.timestamp());
         let issuer = Issuer::from_ca_cert_der(&certificate, key).map_err(making)?;
-        Ok(Self {
-            generation,
-            certificate,
-            crossed,
-            issuer,
-            not_before,
-            not_after,
-        })
+        Ok(Self { generation, certificate, crossed, issuer, not_before, not_after })
     }
 
     /// What a token pins.
@@ -138,29 +116,19 @@ impl Root {
             content.push_str(&pem(crossed));
         }
         content.push_str(&self.issuer.key().serialize_pem());
-        files::write_whole(
-            &Self::path(folder, self.generation),
-            content.as_bytes(),
-            0o600,
-        )
+        files::write_whole(&Self::path(folder, self.generation), content.as_bytes(), 0o600)
     }
 
     /// Reads generation `n`: the root first, then the cross-signed certificate, if any, and the key.
     pub(super) fn load(folder: &Path, generation: u32) -> Result<Self, PkiError> {
         let path = Self::path(folder, generation);
-        let damaged = |problem: String| PkiError::Damaged {
-            path: path.clone(),
-            problem,
-        };
+        let damaged = |problem: String| PkiError::Damaged { path: path.clone(), problem };
         let content = files::read_secret(&path)?.ok_or_else(|| damaged("is missing".to_owned()))?;
-        let certificates: Vec<CertificateDer<'static>> =
-            CertificateDer::pem_slice_iter(content.as_bytes())
-                .collect::<Result<_, _>>()
-                .map_err(|e| damaged(format!("holds a certificate that cannot be read ({e})")))?;
+        let certificates: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(content.as_bytes())
+            .collect::<Result<_, _>>()
+            .map_err(|e| damaged(format!("holds a certificate that cannot be read ({e})")))?;
         let mut certificates = certificates.into_iter();
-        let certificate = certificates
-            .next()
-            .ok_or_else(|| damaged("holds no certificate".to_owned()))?;
+        let certificate = certificates.next().ok_or_else(|| damaged("holds no certificate".to_owned()))?;
         let crossed = certificates.next();
         let key = rustls_pki_types::PrivateKeyDer::from_pem_slice(content.as_bytes())
             .map_err(|e| damaged(format!("holds no private key that can be read ({e})")))?;

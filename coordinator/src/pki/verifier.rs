@@ -42,9 +42,7 @@ impl ClientCertVerifier for NodeVerifier {
         let (first, last) = (seconds(peer.not_before), seconds(peer.not_after));
         let at = now.as_secs().clamp(first.min(last), last);
         let at = UnixTime::since_unix_epoch(std::time::Duration::from_secs(at));
-        self.authority
-            .client_roots()
-            .verify_client_cert(end_entity, intermediates, at)
+        self.authority.client_roots().verify_client_cert(end_entity, intermediates, at)
     }
 
     fn verify_tls12_signature(

@@ -49,10 +49,7 @@ pub enum StoreError {
 }
 
 fn found(revision: Option<u64>) -> String {
-    revision.map_or_else(
-        || "no revision (absent)".to_owned(),
-        |r| format!("revision {r}"),
-    )
+    revision.map_or_else(|| "no revision (absent)".to_owned(), |r| format!("revision {r}"))
 }
 
 /// A call to a [`History`](super::History) that failed.

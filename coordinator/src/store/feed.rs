@@ -46,15 +46,8 @@ pub(super) struct Feed {
 impl Feed {
     /// A feed of the changes after `revision`.
     pub(super) fn new(revision: u64) -> Arc<Self> {
-        let ring = Ring {
-            changes: VecDeque::new(),
-            bytes: 0,
-            floor: revision,
-        };
-        Arc::new(Self {
-            ring: Mutex::new(ring),
-            bell: watch::Sender::new(revision),
-        })
+        let ring = Ring { changes: VecDeque::new(), bytes: 0, floor: revision };
+        Arc::new(Self { ring: Mutex::new(ring), bell: watch::Sender::new(revision) })
     }
 
     fn ring(&self) -> MutexGuard<'_, Ring> {
@@ -69,9 +62,7 @@ impl Feed {
             ring.bytes += change.value.as_ref().map_or(0, Bytes::len);
             last = Some(change.revision);
             ring.changes.push_back(change);
-            while ring.changes.len() > MAX_CHANGES
-                || (ring.bytes > MAX_BYTES && ring.changes.len() > 1)
-            {
+            while ring.changes.len() > MAX_CHANGES || (ring.bytes > MAX_BYTES && ring.changes.len() > 1) {
                 if let Some(gone) = ring.changes.pop_front() {
                     ring.bytes -= gone.value.as_ref().map_or(0, Bytes::len);
                     ring.floor = gone.revision;
@@ -91,12 +82,7 @@ impl Feed {
             return Err(StoreError::Compacted { from, oldest });
         }
         let bell = self.bell.subscribe();
-        Ok(Watch {
-            feed: Arc::downgrade(self),
-            bell,
-            prefix: prefix.into(),
-            position: from,
-        })
+        Ok(Watch { feed: Arc::downgrade(self), bell, prefix: prefix.into(), position: from })
     }
 }
 
@@ -130,19 +116,10 @@ impl Watch {
         let feed = self.feed.upgrade().ok_or(StoreError::Closed)?;
         let ring = feed.ring();
         if self.position < ring.floor {
-            return Err(StoreError::Compacted {
-                from: self.position,
-                oldest: ring.floor,
-            });
+            return Err(StoreError::Compacted { from: self.position, oldest: ring.floor });
         }
-        let start = ring
-            .changes
-            .partition_point(|c| c.revision <= self.position);
-        let found = ring
-            .changes
-            .range(start..)
-            .find(|c| c.key.starts_with(&*self.prefix))
-            .cloned();
+        let start = ring.changes.partition_point(|c| c.revision <= self.position);
+        let found = ring.changes.range(start..).find(|c| c.key.starts_with(&*self.prefix)).cloned();
         if let Some(change) = &found {
             self.position = change.revision;
         }
@@ -155,11 +132,7 @@ mod tests {
     use super::*;
 
     fn change(revision: u64) -> Change {
-        Change {
-            revision,
-            key: format!("k/{revision}").into(),
-            value: Some(Bytes::from_static(b"v")),
-        }
+        Change { revision, key: format!("k/{revision}").into(), value: Some(Bytes::from_static(b"v")) }
     }
 
     #[tokio::test]
@@ -167,27 +140,15 @@ mod tests {
         let feed = Feed::new(0);
         let mut watch = feed.watch("k/", 0).unwrap();
         feed.publish((1..=MAX_CHANGES as u64 + 1).map(change));
-        assert_eq!(
-            watch.next().await,
-            Err(StoreError::Compacted { from: 0, oldest: 1 })
-        );
-        assert_eq!(
-            feed.watch("k/", 0).unwrap_err(),
-            StoreError::Compacted { from: 0, oldest: 1 }
-        );
-        assert_eq!(
-            feed.watch("k/", 1).unwrap().next().await.unwrap().revision,
-            2
-        );
+        assert_eq!(watch.next().await, Err(StoreError::Compacted { from: 0, oldest: 1 }));
+        assert_eq!(feed.watch("k/", 0).unwrap_err(), StoreError::Compacted { from: 0, oldest: 1 });
+        assert_eq!(feed.watch("k/", 1).unwrap().next().await.unwrap().revision, 2);
     }
 
     #[tokio::test]
     async fn large_values_are_bounded_by_bytes() {
         let feed = Feed::new(0);
-        let big = |revision| Change {
-            value: Some(Bytes::from(vec![0; MAX_BYTES / 2])),
-            ..change(revision)
-        };
+        let big = |revision| Change { value: Some(Bytes::from(vec![0; MAX_BYTES / 2])), ..change(revision) };
         feed.publish([big(1), big(2), big(3)]);
         assert_eq!(feed.watch("", 1).unwrap().next().await.unwrap().revision, 2);
         assert!(feed.watch("", 0).is_err());

@@ -12,8 +12,8 @@ use uuid::Uuid;
 
 use super::feed::{Change, Feed, Watch};
 use super::{
-    Appended, Entry, Event, EventFilter, Expect, History, HistoryError, Origin, Page, Store,
-    StoreResult, check_key, check_value, order,
+    Appended, Entry, Event, EventFilter, Expect, History, HistoryError, Origin, Page, Store, StoreResult,
+    check_key, check_value, order,
 };
 
 #[derive(Debug, Default)]
@@ -64,9 +64,7 @@ impl MemoryStore {
     }
 
     fn documents(&self) -> MutexGuard<'_, Documents> {
-        self.documents
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.documents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn past(&self) -> MutexGuard<'_, Past> {
@@ -84,29 +82,17 @@ impl MemoryStore {
         documents.revision += 1;
         let revision = documents.revision;
         match &value {
-            Some(value) => drop(
-                documents
-                    .entries
-                    .insert(key.to_owned(), (value.clone(), revision)),
-            ),
+            Some(value) => drop(documents.entries.insert(key.to_owned(), (value.clone(), revision))),
             None => drop(documents.entries.remove(key)),
         }
         // Published under the lock: watchers must see revisions in order.
-        self.feed.publish([Change {
-            revision,
-            key: key.into(),
-            value,
-        }]);
+        self.feed.publish([Change { revision, key: key.into(), value }]);
         Ok(revision)
     }
 
     fn page(&self, prefix: &str, after: &str, limit: usize) -> Page {
         let documents = self.documents();
-        let from = if after < prefix {
-            Bound::Included(prefix)
-        } else {
-            Bound::Excluded(after)
-        };
+        let from = if after < prefix { Bound::Included(prefix) } else { Bound::Excluded(after) };
         let mut range = documents
             .entries
             .range::<str, _>((from, Bound::Unbounded))
@@ -120,14 +106,8 @@ impl MemoryStore {
                 revision: *revision,
             })
             .collect();
-        let next = range
-            .next()
-            .and_then(|_| items.last().map(|e| e.key.clone()));
-        Page {
-            items,
-            revision: documents.revision,
-            next,
-        }
+        let next = range.next().and_then(|_| items.last().map(|e| e.key.clone()));
+        Page { items, revision: documents.revision, next }
     }
 
     fn append_now(
@@ -139,22 +119,12 @@ impl MemoryStore {
     ) -> Result<Appended, HistoryError> {
         order::check(transitions)?;
         let mut past = self.past();
-        let Past {
-            events,
-            last_id,
-            streams,
-        } = &mut *past;
+        let Past { events, last_id, streams } = &mut *past;
         let stream = streams.entry((origin.uid.clone(), epoch)).or_default();
         let mut fresh = Vec::new();
         for t in transitions {
             let stored = stream.hashes.get(&t.sequence).map(String::as_str);
-            if order::is_new(
-                t.sequence,
-                &t.content_hash(),
-                stored,
-                stream.highest,
-                stream.pruned,
-            )? {
+            if order::is_new(t.sequence, &t.content_hash(), stored, stream.highest, stream.pruned)? {
                 fresh.push(t);
             }
         }
@@ -178,17 +148,12 @@ impl MemoryStore {
             // Nobody listening is no failure.
             let _ = self.events.send(event.clone());
         }
-        Ok(Appended {
-            acknowledged: stream.highest,
-            stored,
-        })
+        Ok(Appended { acknowledged: stream.highest, stored })
     }
 
     fn prune_now(&self, before: Timestamp) -> u64 {
         let mut past = self.past();
-        let Past {
-            events, streams, ..
-        } = &mut *past;
+        let Past { events, streams, .. } = &mut *past;
         let count = events.len();
         events.retain(|e| {
             let keep = e.received_at >= before;
@@ -205,30 +170,18 @@ impl MemoryStore {
 impl EventFilter {
     fn takes(&self, event: &Event) -> bool {
         self.uid.as_ref().is_none_or(|uid| *uid == event.origin.uid)
-            && self
-                .name
-                .as_ref()
-                .is_none_or(|name| *name == event.origin.name)
+            && self.name.as_ref().is_none_or(|name| *name == event.origin.name)
     }
 }
 
 impl Store for MemoryStore {
     fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, StoreResult<Option<Entry>>> {
         let found = self.documents().entries.get(key).cloned();
-        let entry = found.map(|(value, revision)| Entry {
-            key: key.to_owned(),
-            value,
-            revision,
-        });
+        let entry = found.map(|(value, revision)| Entry { key: key.to_owned(), value, revision });
         ready(Ok(entry)).boxed()
     }
 
-    fn put<'a>(
-        &'a self,
-        key: &'a str,
-        value: Bytes,
-        expect: Expect,
-    ) -> BoxFuture<'a, StoreResult<u64>> {
+    fn put<'a>(&'a self, key: &'a str, value: Bytes, expect: Expect) -> BoxFuture<'a, StoreResult<u64>> {
         ready(check_value(key, &value).and_then(|()| self.write(key, Some(value), expect))).boxed()
     }
 
@@ -236,12 +189,7 @@ impl Store for MemoryStore {
         ready(self.write(key, None, expect).map(drop)).boxed()
     }
 
-    fn list<'a>(
-        &'a self,
-        prefix: &'a str,
-        after: &'a str,
-        limit: usize,
-    ) -> BoxFuture<'a, StoreResult<Page>> {
+    fn list<'a>(&'a self, prefix: &'a str, after: &'a str, limit: usize) -> BoxFuture<'a, StoreResult<Page>> {
         ready(Ok(self.page(prefix, after, limit))).boxed()
     }
 
@@ -261,16 +209,8 @@ impl History for MemoryStore {
         ready(self.append_now(origin, epoch, transitions, received_at)).boxed()
     }
 
-    fn acknowledged<'a>(
-        &'a self,
-        uid: &'a str,
-        epoch: Uuid,
-    ) -> BoxFuture<'a, Result<u64, HistoryError>> {
-        let highest = self
-            .past()
-            .streams
-            .get(&(uid.to_owned(), epoch))
-            .map_or(0, |s| s.highest);
+    fn acknowledged<'a>(&'a self, uid: &'a str, epoch: Uuid) -> BoxFuture<'a, Result<u64, HistoryError>> {
+        let highest = self.past().streams.get(&(uid.to_owned(), epoch)).map_or(0, |s| s.highest);
         ready(Ok(highest)).boxed()
     }
 
@@ -281,11 +221,7 @@ impl History for MemoryStore {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Event>, HistoryError>> {
         let past = self.past();
-        let found = past
-            .events
-            .iter()
-            .filter(|e| e.id > after && filter.takes(e))
-            .take(limit);
+        let found = past.events.iter().filter(|e| e.id > after && filter.takes(e)).take(limit);
         let found: Vec<Event> = found.map(|e| Event::clone(e)).collect();
         ready(Ok(found)).boxed()
     }
@@ -296,12 +232,7 @@ impl History for MemoryStore {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Event>, HistoryError>> {
         let past = self.past();
-        let found = past
-            .events
-            .iter()
-            .rev()
-            .filter(|e| filter.takes(e))
-            .take(limit);
+        let found = past.events.iter().rev().filter(|e| filter.takes(e)).take(limit);
         let mut found: Vec<Event> = found.map(|e| Event::clone(e)).collect();
         found.reverse();
         ready(Ok(found)).boxed()

@@ -68,14 +68,7 @@ impl Expect {
             Expect::Absent => current.is_none(),
             Expect::Revision(revision) => current == Some(revision),
         };
-        if holds {
-            Ok(())
-        } else {
-            Err(StoreError::Conflict {
-                key: key.to_owned(),
-                current,
-            })
-        }
+        if holds { Ok(()) } else { Err(StoreError::Conflict { key: key.to_owned(), current }) }
     }
 }
 
@@ -85,29 +78,18 @@ fn check_key(key: &str) -> StoreResult<()> {
         n if n > MAX_KEY_BYTES => {
             format!("the key has {n} bytes; at most {MAX_KEY_BYTES} are kept")
         }
-        _ if key.chars().any(char::is_control) => {
-            "a key must not hold control characters".to_owned()
-        }
+        _ if key.chars().any(char::is_control) => "a key must not hold control characters".to_owned(),
         _ => return Ok(()),
     };
-    Err(StoreError::Invalid {
-        key: key.chars().take(64).collect(),
-        problem,
-    })
+    Err(StoreError::Invalid { key: key.chars().take(64).collect(), problem })
 }
 
 fn check_value(key: &str, value: &Bytes) -> StoreResult<()> {
     if value.len() <= MAX_VALUE_BYTES {
         return Ok(());
     }
-    let problem = format!(
-        "the value has {} bytes; at most {MAX_VALUE_BYTES} are kept",
-        value.len()
-    );
-    Err(StoreError::Invalid {
-        key: key.chars().take(64).collect(),
-        problem,
-    })
+    let problem = format!("the value has {} bytes; at most {MAX_VALUE_BYTES} are kept", value.len());
+    Err(StoreError::Invalid { key: key.chars().take(64).collect(), problem })
 }
 
 /// A part of a list, in the order of the keys.
@@ -127,23 +109,13 @@ pub trait Store: Send + Sync + 'static {
     fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, StoreResult<Option<Entry>>>;
 
     /// Writes `value` under `key` if `expect` holds ([`StoreError::Conflict`] otherwise); the revision it got.
-    fn put<'a>(
-        &'a self,
-        key: &'a str,
-        value: Bytes,
-        expect: Expect,
-    ) -> BoxFuture<'a, StoreResult<u64>>;
+    fn put<'a>(&'a self, key: &'a str, value: Bytes, expect: Expect) -> BoxFuture<'a, StoreResult<u64>>;
 
     /// Removes `key` if `expect` holds. With [`Expect::Any`], removing what is not there is no error.
     fn delete<'a>(&'a self, key: &'a str, expect: Expect) -> BoxFuture<'a, StoreResult<()>>;
 
     /// At most `limit` (at least 1) entries whose key starts with `prefix`; `after` is "" or the last page's `next`.
-    fn list<'a>(
-        &'a self,
-        prefix: &'a str,
-        after: &'a str,
-        limit: usize,
-    ) -> BoxFuture<'a, StoreResult<Page>>;
+    fn list<'a>(&'a self, prefix: &'a str, after: &'a str, limit: usize) -> BoxFuture<'a, StoreResult<Page>>;
 
     /// Every change of keys under `prefix` after revision `from`, in order. [`StoreError::Compacted`] when the changes
     /// since `from` are no longer known, now or later when the watcher falls behind: list again, watch from there.
@@ -223,11 +195,7 @@ pub trait History: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Appended, HistoryError>>;
 
     /// Highest sequence stored for this uid and epoch; 0 when there is none.
-    fn acknowledged<'a>(
-        &'a self,
-        uid: &'a str,
-        epoch: Uuid,
-    ) -> BoxFuture<'a, Result<u64, HistoryError>>;
+    fn acknowledged<'a>(&'a self, uid: &'a str, epoch: Uuid) -> BoxFuture<'a, Result<u64, HistoryError>>;
 
     /// At most `limit` events after position `after`, oldest first.
     fn events<'a>(

@@ -10,10 +10,7 @@ pub(super) fn check(transitions: &[SequencedTransition]) -> Result<(), HistoryEr
     for t in transitions {
         // Bounded by what a signed 64-bit column holds.
         if t.sequence <= previous || i64::try_from(t.sequence).is_err() {
-            return Err(HistoryError::OutOfOrder {
-                previous,
-                sequence: t.sequence,
-            });
+            return Err(HistoryError::OutOfOrder { previous, sequence: t.sequence });
         }
         previous = t.sequence;
     }

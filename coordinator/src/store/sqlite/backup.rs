@@ -49,15 +49,9 @@ pub enum BackupError {
 /// It holds no secret but hashes; the CA's folder is not in it and must be copied beside it.
 pub fn backup(from: &Path, to: &Path) -> Result<(), BackupError> {
     if to.symlink_metadata().is_ok() {
-        return Err(BackupError::Exists {
-            path: to.to_owned(),
-        });
+        return Err(BackupError::Exists { path: to.to_owned() });
     }
-    let partial = PathBuf::from(format!(
-        "{}.partial-{:08x}",
-        to.display(),
-        rand::random::<u32>()
-    ));
+    let partial = PathBuf::from(format!("{}.partial-{:08x}", to.display(), rand::random::<u32>()));
     let copied = copy(from, to, &partial);
     if copied.is_err() {
         // Best effort: the error that counts is the first.
@@ -67,29 +61,17 @@ pub fn backup(from: &Path, to: &Path) -> Result<(), BackupError> {
 }
 
 fn copy(from: &Path, to: &Path, partial: &Path) -> Result<(), BackupError> {
-    let io = |source| BackupError::Io {
-        path: to.to_owned(),
-        source,
-    };
-    let database = |source| BackupError::Database {
-        from: from.to_owned(),
-        to: to.to_owned(),
-        source,
-    };
+    let io = |source| BackupError::Io { path: to.to_owned(), source };
+    let database = |source| BackupError::Database { from: from.to_owned(), to: to.to_owned(), source };
     // An empty file of ours first: SQLite takes it, and the copy is never readable by others.
     let file = File::create_new(partial).map_err(io)?;
-    file.set_permissions(fs::Permissions::from_mode(0o600))
-        .map_err(io)?;
+    file.set_permissions(fs::Permissions::from_mode(0o600)).map_err(io)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(from, flags).map_err(database)?;
     db.busy_timeout(Duration::from_secs(5)).map_err(database)?;
-    db.execute("VACUUM INTO ?1", [partial.to_string_lossy()])
-        .map_err(database)?;
+    db.execute("VACUUM INTO ?1", [partial.to_string_lossy()]).map_err(database)?;
     file.sync_all().map_err(io)?;
     fs::rename(partial, to).map_err(io)?;
-    let folder = to
-        .parent()
-        .filter(|p| !p.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
+    let folder = to.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder).and_then(|f| f.sync_all()).map_err(io)
 }

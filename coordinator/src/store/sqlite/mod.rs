@@ -32,8 +32,8 @@ pub use schema::SCHEMA_VERSION;
 
 use super::feed::{Feed, Watch};
 use super::{
-    Appended, Entry, Event, EventFilter, Expect, History, HistoryError, Origin, Page, Store,
-    StoreError, StoreResult, check_key, check_value, order,
+    Appended, Entry, Event, EventFilter, Expect, History, HistoryError, Origin, Page, Store, StoreError,
+    StoreResult, check_key, check_value, order,
 };
 use reader::Reader;
 use writer::{Row, Writer};
@@ -85,11 +85,7 @@ impl SqliteStore {
     pub async fn backup(&self, to: &Path) -> Result<(), BackupError> {
         let (from, to) = (self.path.clone(), to.to_owned());
         let joined = tokio::task::spawn_blocking(move || backup(&from, &to)).await;
-        joined.unwrap_or_else(|e| {
-            Err(BackupError::Interrupted {
-                detail: e.to_string(),
-            })
-        })
+        joined.unwrap_or_else(|e| Err(BackupError::Interrupted { detail: e.to_string() }))
     }
 }
 
@@ -99,12 +95,7 @@ impl Store for SqliteStore {
         self.documents.read(move |db| reader::get(db, key)).boxed()
     }
 
-    fn put<'a>(
-        &'a self,
-        key: &'a str,
-        value: Bytes,
-        expect: Expect,
-    ) -> BoxFuture<'a, StoreResult<u64>> {
+    fn put<'a>(&'a self, key: &'a str, value: Bytes, expect: Expect) -> BoxFuture<'a, StoreResult<u64>> {
         if let Err(e) = check_key(key).and_then(|()| check_value(key, &value)) {
             return ready(Err(e)).boxed();
         }
@@ -115,22 +106,12 @@ impl Store for SqliteStore {
         if let Err(e) = check_key(key) {
             return ready(Err(e)).boxed();
         }
-        self.writer
-            .write(key.into(), None, expect)
-            .map(|done| done.map(drop))
-            .boxed()
+        self.writer.write(key.into(), None, expect).map(|done| done.map(drop)).boxed()
     }
 
-    fn list<'a>(
-        &'a self,
-        prefix: &'a str,
-        after: &'a str,
-        limit: usize,
-    ) -> BoxFuture<'a, StoreResult<Page>> {
+    fn list<'a>(&'a self, prefix: &'a str, after: &'a str, limit: usize) -> BoxFuture<'a, StoreResult<Page>> {
         let (prefix, after) = (prefix.to_owned(), after.to_owned());
-        self.documents
-            .read(move |db| reader::list(db, &prefix, &after, limit.max(1)))
-            .boxed()
+        self.documents.read(move |db| reader::list(db, &prefix, &after, limit.max(1))).boxed()
     }
 
     fn watch<'a>(&'a self, prefix: &'a str, from: u64) -> BoxFuture<'a, StoreResult<Watch>> {
@@ -151,21 +132,12 @@ impl History for SqliteStore {
         }
         // Hashed and encoded here, on the caller's time: the writer thread is one for all.
         let rows: Vec<Row> = transitions.iter().map(Row::new).collect();
-        self.writer
-            .append(origin.clone(), epoch, rows, received_at)
-            .boxed()
+        self.writer.append(origin.clone(), epoch, rows, received_at).boxed()
     }
 
-    fn acknowledged<'a>(
-        &'a self,
-        uid: &'a str,
-        epoch: Uuid,
-    ) -> BoxFuture<'a, Result<u64, HistoryError>> {
+    fn acknowledged<'a>(&'a self, uid: &'a str, epoch: Uuid) -> BoxFuture<'a, Result<u64, HistoryError>> {
         let uid = uid.to_owned();
-        self.history
-            .read(move |db| reader::acknowledged(db, &uid, epoch))
-            .map(|r| Ok(r?))
-            .boxed()
+        self.history.read(move |db| reader::acknowledged(db, &uid, epoch)).map(|r| Ok(r?)).boxed()
     }
 
     fn events<'a>(
@@ -175,10 +147,7 @@ impl History for SqliteStore {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Event>, HistoryError>> {
         let filter = filter.clone();
-        self.history
-            .read(move |db| reader::events(db, &filter, after, limit))
-            .map(|r| Ok(r?))
-            .boxed()
+        self.history.read(move |db| reader::events(db, &filter, after, limit)).map(|r| Ok(r?)).boxed()
     }
 
     fn latest<'a>(
@@ -187,10 +156,7 @@ impl History for SqliteStore {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Event>, HistoryError>> {
         let filter = filter.clone();
-        self.history
-            .read(move |db| reader::latest(db, &filter, limit))
-            .map(|r| Ok(r?))
-            .boxed()
+        self.history.read(move |db| reader::latest(db, &filter, limit)).map(|r| Ok(r?)).boxed()
     }
 
     fn position<'a>(&'a self) -> BoxFuture<'a, Result<u64, HistoryError>> {
@@ -225,17 +191,12 @@ fn failure(path: &Path, error: &rusqlite::Error) -> StoreError {
         Some(C::DiskFull) => StoreError::DiskFull { path },
         Some(C::DatabaseCorrupt | C::NotADatabase) => StoreError::Failed {
             path,
-            detail: format!(
-                "{error}; restart the coordinator: it sets the damaged file aside and goes on"
-            ),
+            detail: format!("{error}; restart the coordinator: it sets the damaged file aside and goes on"),
         },
         Some(C::ReadOnly | C::PermissionDenied | C::CannotOpen) => StoreError::Failed {
             path,
             detail: format!("{error}; give the coordinator's user write access to file and folder"),
         },
-        _ => StoreError::Failed {
-            path,
-            detail: error.to_string(),
-        },
+        _ => StoreError::Failed { path, detail: error.to_string() },
     }
 }

@@ -100,20 +100,11 @@ pub(super) fn open(folder: &Path, options: &SqliteOptions) -> Result<Opened, Ope
         let path = path.to_owned();
         move |source| OpenError::Folder { verb, path, source }
     };
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)
-        .map_err(io("create", folder))?;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(io("create", folder))?;
     let lock = lock(folder)?;
     let path = folder.join(FILE_NAME);
     // Made by us, so that it and what SQLite puts beside it are for the owner only.
-    OpenOptions::new()
-        .append(true)
-        .create(true)
-        .mode(0o600)
-        .open(&path)
-        .map_err(io("write", &path))?;
+    OpenOptions::new().append(true).create(true).mode(0o600).open(&path).map_err(io("write", &path))?;
 
     let (mut db, set_aside) = match try_open(&path, options) {
         Ok(db) => (db, None),
@@ -129,19 +120,12 @@ pub(super) fn open(folder: &Path, options: &SqliteOptions) -> Result<Opened, Ope
                 Ok(db) => db,
                 Err(Trouble::Damaged(problem)) => {
                     let source = io::Error::new(io::ErrorKind::InvalidData, problem);
-                    return Err(OpenError::Folder {
-                        verb: "write",
-                        path,
-                        source,
-                    });
+                    return Err(OpenError::Folder { verb: "write", path, source });
                 }
                 Err(Trouble::Other(e)) => return Err(e),
             };
             let Salvaged { documents, events } = salvage(&aside, &mut db).unwrap_or_else(|e| {
-                log::error!(
-                    "nothing could be carried over from {}: {e}",
-                    aside.display()
-                );
+                log::error!("nothing could be carried over from {}: {e}", aside.display());
                 Salvaged::default()
             });
             log::error!(
@@ -150,15 +134,7 @@ pub(super) fn open(folder: &Path, options: &SqliteOptions) -> Result<Opened, Ope
                 path.display(),
                 aside.display()
             );
-            (
-                db,
-                Some(SetAside {
-                    path: aside,
-                    problem,
-                    documents,
-                    events,
-                }),
-            )
+            (db, Some(SetAside { path: aside, problem, documents, events }))
         }
         Err(Trouble::Other(e)) => return Err(e),
     };
@@ -173,26 +149,9 @@ pub(super) fn open(folder: &Path, options: &SqliteOptions) -> Result<Opened, Ope
         Reader::start(name, db, &path).map_err(io("start a reader of", &path))
     };
     let (documents, history) = (reader("store-read")?, reader("store-history")?);
-    let writer = Writer::start(
-        db,
-        lock,
-        path.clone(),
-        revision,
-        feed.clone(),
-        events.clone(),
-    )
-    .map_err(io("start the writer of", &path))?;
-    Ok(Opened {
-        store: SqliteStore {
-            path,
-            writer,
-            documents,
-            history,
-            feed,
-            events,
-        },
-        set_aside,
-    })
+    let writer = Writer::start(db, lock, path.clone(), revision, feed.clone(), events.clone())
+        .map_err(io("start the writer of", &path))?;
+    Ok(Opened { store: SqliteStore { path, writer, documents, history, feed, events }, set_aside })
 }
 
 enum Trouble {
@@ -203,9 +162,7 @@ enum Trouble {
 /// A damaged file is told from every other trouble: only it may be set aside.
 fn trouble(path: &Path, error: rusqlite::Error) -> Trouble {
     match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-            Trouble::Damaged(error.to_string())
-        }
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Trouble::Damaged(error.to_string()),
         _ => Trouble::Other(database(path, error)),
     }
 }
@@ -237,27 +194,17 @@ fn try_open(path: &Path, options: &SqliteOptions) -> Result<Connection, Trouble>
     let db = connect(path, options).map_err(trouble)?;
     let found = schema::version(&db).map_err(trouble)?;
     if found > SCHEMA_VERSION {
-        return Err(Trouble::Other(OpenError::NewerSchema {
-            path: path.to_owned(),
-            found,
-        }));
+        return Err(Trouble::Other(OpenError::NewerSchema { path: path.to_owned(), found }));
     }
-    let verdict: String = db
-        .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
-        .map_err(trouble)?;
+    let verdict: String = db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(trouble)?;
     if verdict != "ok" {
         return Err(Trouble::Damaged(verdict));
     }
     // The answer is the mode in force; a VFS without shared memory keeps another, which is as safe and slower.
-    let _: String = db
-        .query_row("PRAGMA journal_mode=WAL", [], |row| row.get(0))
-        .map_err(trouble)?;
-    db.pragma_update(None, "synchronous", "FULL")
-        .map_err(trouble)?;
-    db.pragma_update(None, "foreign_keys", false)
-        .map_err(trouble)?;
-    db.pragma_update(None, "journal_size_limit", 16 * 1024 * 1024)
-        .map_err(trouble)?;
+    let _: String = db.query_row("PRAGMA journal_mode=WAL", [], |row| row.get(0)).map_err(trouble)?;
+    db.pragma_update(None, "synchronous", "FULL").map_err(trouble)?;
+    db.pragma_update(None, "foreign_keys", false).map_err(trouble)?;
+    db.pragma_update(None, "journal_size_limit", 16 * 1024 * 1024).map_err(trouble)?;
     Ok(db)
 }
 
@@ -281,11 +228,7 @@ pub(super) type FolderLock = Flock<File>;
 
 fn lock(folder: &Path) -> Result<FolderLock, OpenError> {
     let path = folder.join("coordinator.lock");
-    let failed = |source: io::Error| OpenError::Folder {
-        verb: "write",
-        path: path.clone(),
-        source,
-    };
+    let failed = |source: io::Error| OpenError::Folder { verb: "write", path: path.clone(), source };
     let file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -297,18 +240,13 @@ fn lock(folder: &Path) -> Result<FolderLock, OpenError> {
     match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
         Ok(mut file) => {
             // Only for the message of the next one; the lock itself is what counts.
-            let _ = file
-                .set_len(0)
-                .and_then(|()| writeln!(file, "{}", std::process::id()));
+            let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
             Ok(file)
         }
         Err((mut file, nix::errno::Errno::EWOULDBLOCK)) => {
             let mut pid = String::new();
             let _ = file.read_to_string(&mut pid);
-            Err(OpenError::InUse {
-                path: folder.to_owned(),
-                pid: pid.trim().parse().ok(),
-            })
+            Err(OpenError::InUse { path: folder.to_owned(), pid: pid.trim().parse().ok() })
         }
         Err((_, errno)) => Err(failed(errno.into())),
     }

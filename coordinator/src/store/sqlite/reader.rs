@@ -25,17 +25,12 @@ pub(super) struct Reader {
 impl Reader {
     pub(super) fn start(name: &str, mut db: Connection, path: &Path) -> std::io::Result<Self> {
         let (jobs, queue) = mpsc::channel::<Job>();
-        thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(move || {
-                while let Ok(job) = queue.recv() {
-                    job(&mut db);
-                }
-            })?;
-        Ok(Self {
-            jobs,
-            path: path.to_owned(),
-        })
+        thread::Builder::new().name(name.to_owned()).spawn(move || {
+            while let Ok(job) = queue.recv() {
+                job(&mut db);
+            }
+        })?;
+        Ok(Self { jobs, path: path.to_owned() })
     }
 
     /// Runs `read` in one transaction, so that all it sees is of one instant.
@@ -60,31 +55,18 @@ fn unsigned(n: i64) -> u64 {
 }
 
 pub(super) fn revision(db: &Connection) -> rusqlite::Result<u64> {
-    let value = db
-        .prepare_cached("SELECT value FROM counters WHERE name = 'revision'")?
-        .query_row([], |r| r.get(0));
+    let value =
+        db.prepare_cached("SELECT value FROM counters WHERE name = 'revision'")?.query_row([], |r| r.get(0));
     value.map(unsigned)
 }
 
 pub(super) fn get(db: &Connection, key: String) -> rusqlite::Result<Option<Entry>> {
-    let mut statement =
-        db.prepare_cached("SELECT value, revision FROM documents WHERE key = ?1")?;
-    let found = statement
-        .query_row([&key], |row| Ok((row.get::<_, Vec<u8>>(0)?, row.get(1)?)))
-        .optional()?;
-    Ok(found.map(|(value, revision)| Entry {
-        key,
-        value: Bytes::from(value),
-        revision: unsigned(revision),
-    }))
+    let mut statement = db.prepare_cached("SELECT value, revision FROM documents WHERE key = ?1")?;
+    let found = statement.query_row([&key], |row| Ok((row.get::<_, Vec<u8>>(0)?, row.get(1)?))).optional()?;
+    Ok(found.map(|(value, revision)| Entry { key, value: Bytes::from(value), revision: unsigned(revision) }))
 }
 
-pub(super) fn list(
-    db: &Connection,
-    prefix: &str,
-    after: &str,
-    limit: usize,
-) -> rusqlite::Result<Page> {
+pub(super) fn list(db: &Connection, prefix: &str, after: &str, limit: usize) -> rusqlite::Result<Page> {
     // SQLite compares text as bytes, so the keys of a prefix are one range, below the prefix and the last character.
     let end = format!("{prefix}{}", char::MAX);
     let mut statement = db.prepare_cached(
@@ -94,40 +76,25 @@ pub(super) fn list(
     let wanted = i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX);
     let rows = statement.query_map(params![prefix, end, after, wanted], |row| {
         let value: Vec<u8> = row.get(1)?;
-        Ok(Entry {
-            key: row.get(0)?,
-            value: Bytes::from(value),
-            revision: unsigned(row.get(2)?),
-        })
+        Ok(Entry { key: row.get(0)?, value: Bytes::from(value), revision: unsigned(row.get(2)?) })
     })?;
     let mut items: Vec<Entry> = rows.collect::<rusqlite::Result<_>>()?;
     let more = items.len() > limit;
     items.truncate(limit);
     let next = items.last().filter(|_| more).map(|entry| entry.key.clone());
-    Ok(Page {
-        items,
-        revision: revision(db)?,
-        next,
-    })
+    Ok(Page { items, revision: revision(db)?, next })
 }
 
 pub(super) fn acknowledged(db: &Connection, uid: &str, epoch: Uuid) -> rusqlite::Result<u64> {
-    let mut statement =
-        db.prepare_cached("SELECT highest FROM streams WHERE uid = ?1 AND epoch = ?2")?;
-    let highest = statement
-        .query_row(params![uid, epoch.as_bytes()], |row| row.get(0))
-        .optional()?;
+    let mut statement = db.prepare_cached("SELECT highest FROM streams WHERE uid = ?1 AND epoch = ?2")?;
+    let highest = statement.query_row(params![uid, epoch.as_bytes()], |row| row.get(0)).optional()?;
     Ok(highest.map_or(0, unsigned))
 }
 
 pub(super) fn position(db: &Connection) -> rusqlite::Result<u64> {
     // Not max(id): the newest events may have been pruned, and positions are never given twice.
-    let mut statement =
-        db.prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'events'")?;
-    Ok(statement
-        .query_row([], |row| row.get(0))
-        .optional()?
-        .map_or(0, unsigned))
+    let mut statement = db.prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'events'")?;
+    Ok(statement.query_row([], |row| row.get(0)).optional()?.map_or(0, unsigned))
 }
 
 pub(super) fn events(
@@ -139,11 +106,7 @@ pub(super) fn events(
     select(db, filter, "AND e.id > ?1 ORDER BY e.id", after, limit)
 }
 
-pub(super) fn latest(
-    db: &Connection,
-    filter: &EventFilter,
-    limit: usize,
-) -> rusqlite::Result<Vec<Event>> {
+pub(super) fn latest(db: &Connection, filter: &EventFilter, limit: usize) -> rusqlite::Result<Vec<Event>> {
     let mut events = select(db, filter, "AND e.id > ?1 ORDER BY e.id DESC", 0, limit)?;
     events.reverse();
     Ok(events)
@@ -170,10 +133,7 @@ fn select(
     }
     let filter = match origins.is_empty() {
         true => String::new(),
-        false => format!(
-            "AND e.origin IN (SELECT id FROM origins WHERE {})",
-            origins.join(" AND ")
-        ),
+        false => format!("AND e.origin IN (SELECT id FROM origins WHERE {})", origins.join(" AND ")),
     };
     let sql = format!(
         "SELECT e.id, o.uid, o.name, s.epoch, e.sequence, e.received_at, e.transition
@@ -189,10 +149,7 @@ fn select(
         let epoch: [u8; 16] = row.get(3)?;
         Ok(Event {
             id: unsigned(row.get(0)?),
-            origin: Origin {
-                uid: row.get(1)?,
-                name: row.get(2)?,
-            },
+            origin: Origin { uid: row.get(1)?, name: row.get(2)? },
             epoch: Uuid::from_bytes(epoch),
             sequence: unsigned(row.get(4)?),
             received_at: Timestamp::from_millis(row.get(5)?),

@@ -26,8 +26,7 @@ pub(super) fn salvage(damaged: &Path, db: &mut Connection) -> rusqlite::Result<S
         let mut document = tx.prepare("INSERT OR IGNORE INTO documents VALUES (?1, ?2, ?3)")?;
         let mut highest = 0;
         salvaged.documents = rows(&old, "key, value, revision", "documents", |row| {
-            let (key, value, revision): (String, Vec<u8>, i64) =
-                (row.get(0)?, row.get(1)?, row.get(2)?);
+            let (key, value, revision): (String, Vec<u8>, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
             highest = highest.max(revision);
             document.execute(params![key, value, revision])
         });
@@ -54,15 +53,7 @@ pub(super) fn salvage(damaged: &Path, db: &mut Connection) -> rusqlite::Result<S
             let (id, origin, stream): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
             let (sequence, hash): (i64, String) = (row.get(3)?, row.get(4)?);
             let (received_at, transition): (i64, String) = (row.get(5)?, row.get(6)?);
-            event.execute(params![
-                id,
-                origin,
-                stream,
-                sequence,
-                hash,
-                received_at,
-                transition
-            ])
+            event.execute(params![id, origin, stream, sequence, hash, received_at, transition])
         });
     }
     tx.commit()?;

@@ -36,27 +36,16 @@ async fn is_a_history() {
 }
 
 fn origin() -> Origin {
-    Origin {
-        uid: "u".into(),
-        name: "n".into(),
-    }
+    Origin { uid: "u".into(), name: "n".into() }
 }
 
 async fn fill(store: &SqliteStore, documents: usize) {
     for n in 0..documents {
         let value = Bytes::from(format!("{n:05}").repeat(100));
-        store
-            .put(&format!("nodes/{n:04}"), value, Expect::Absent)
-            .await
-            .unwrap();
+        store.put(&format!("nodes/{n:04}"), value, Expect::Absent).await.unwrap();
     }
-    let events: Vec<_> = (1..=documents as u64)
-        .map(|n| transition(n, "some event"))
-        .collect();
-    store
-        .append(&origin(), Uuid::nil(), &events, Timestamp::from_seconds(1))
-        .await
-        .unwrap();
+    let events: Vec<_> = (1..=documents as u64).map(|n| transition(n, "some event")).collect();
+    store.append(&origin(), Uuid::nil(), &events, Timestamp::from_seconds(1)).await.unwrap();
 }
 
 #[tokio::test]
@@ -64,16 +53,10 @@ async fn what_was_answered_is_there_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
     fill(&store, 10).await;
-    let revision = store
-        .put("last", Bytes::from_static(b"v"), Expect::Any)
-        .await
-        .unwrap();
+    let revision = store.put("last", Bytes::from_static(b"v"), Expect::Any).await.unwrap();
     store.delete("last", Expect::Any).await.unwrap();
     store.close().await;
-    assert_eq!(
-        store.put("late", Bytes::new(), Expect::Any).await,
-        Err(StoreError::Closed)
-    );
+    assert_eq!(store.put("late", Bytes::new(), Expect::Any).await, Err(StoreError::Closed));
     drop(store);
 
     let store = open(folder.path());
@@ -81,10 +64,7 @@ async fn what_was_answered_is_there_after_a_restart() {
     assert_eq!(store.acknowledged("u", Uuid::nil()).await, Ok(10));
     // Revisions go on where they were, and a watcher of before is told to list again.
     assert!(store.put("next", Bytes::new(), Expect::Any).await.unwrap() > revision + 1);
-    assert!(matches!(
-        store.watch("", revision).await,
-        Err(StoreError::Compacted { .. })
-    ));
+    assert!(matches!(store.watch("", revision).await, Err(StoreError::Compacted { .. })));
 }
 
 #[tokio::test]
@@ -97,12 +77,7 @@ async fn files_are_for_the_owner_only() {
     store.backup(&backup).await.unwrap();
     for entry in fs::read_dir(&state).unwrap() {
         let entry = entry.unwrap();
-        assert_eq!(
-            entry.metadata().unwrap().permissions().mode() & 0o077,
-            0,
-            "{:?}",
-            entry.path()
-        );
+        assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o077, 0, "{:?}", entry.path());
     }
 }
 
@@ -111,10 +86,7 @@ async fn a_second_coordinator_is_told_who_has_the_folder() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
     let error = SqliteStore::open(folder.path()).unwrap_err();
-    assert!(
-        matches!(error, OpenError::InUse { pid: Some(pid), .. } if pid == std::process::id()),
-        "{error}"
-    );
+    assert!(matches!(error, OpenError::InUse { pid: Some(pid), .. } if pid == std::process::id()), "{error}");
     store.close().await;
     open(folder.path());
 }
@@ -125,14 +97,10 @@ async fn a_later_schema_is_refused_and_left_alone() {
     open(folder.path()).close().await;
     let path = folder.path().join(FILE_NAME);
     let db = rusqlite::Connection::open(&path).unwrap();
-    db.pragma_update(None, "user_version", SCHEMA_VERSION + 1)
-        .unwrap();
+    db.pragma_update(None, "user_version", SCHEMA_VERSION + 1).unwrap();
     drop(db);
     let error = SqliteStore::open(folder.path()).unwrap_err();
-    assert!(
-        matches!(error, OpenError::NewerSchema { found, .. } if found == SCHEMA_VERSION + 1),
-        "{error}"
-    );
+    assert!(matches!(error, OpenError::NewerSchema { found, .. } if found == SCHEMA_VERSION + 1), "{error}");
     assert!(path.exists());
 }
 
@@ -140,22 +108,12 @@ async fn a_later_schema_is_refused_and_left_alone() {
 async fn no_database_at_all_is_set_aside() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(FILE_NAME);
-    fs::write(
-        &path,
-        "this is no database, and long enough that SQLite looks at its header".repeat(40),
-    )
-    .unwrap();
+    fs::write(&path, "this is no database, and long enough that SQLite looks at its header".repeat(40))
+        .unwrap();
     let opened = SqliteStore::open(folder.path()).unwrap();
     let aside = opened.set_aside.expect("set aside");
-    assert!(
-        aside.path.exists() && aside.path.to_string_lossy().contains(".corrupt-"),
-        "{aside:?}"
-    );
-    opened
-        .store
-        .put("k", Bytes::new(), Expect::Absent)
-        .await
-        .unwrap();
+    assert!(aside.path.exists() && aside.path.to_string_lossy().contains(".corrupt-"), "{aside:?}");
+    opened.store.put("k", Bytes::new(), Expect::Absent).await.unwrap();
     opened.store.close().await;
     open(folder.path());
 }
@@ -171,8 +129,7 @@ async fn what_can_be_read_of_a_damaged_file_is_carried_over() {
     {
         // Everything into the one file, then a wound in its middle.
         let db = rusqlite::Connection::open(&path).unwrap();
-        db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
-            .unwrap();
+        db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
     }
     let size = fs::metadata(&path).unwrap().len();
     let mut file = fs::OpenOptions::new().write(true).open(&path).unwrap();
@@ -183,25 +140,13 @@ async fn what_can_be_read_of_a_damaged_file_is_carried_over() {
     let opened = SqliteStore::open(folder.path()).unwrap();
     let aside = opened.set_aside.expect("set aside");
     assert!(aside.documents + aside.events > 300, "{aside:?}");
-    let kept = crate::store::list_all(&opened.store, "nodes/")
-        .await
-        .unwrap()
-        .0;
+    let kept = crate::store::list_all(&opened.store, "nodes/").await.unwrap().0;
     assert_eq!(kept.len() as u64, aside.documents);
     for entry in &kept {
         let n = entry.key.trim_start_matches("nodes/");
-        assert_eq!(
-            entry.value,
-            Bytes::from(format!("0{n}").repeat(100)),
-            "{}",
-            entry.key
-        );
+        assert_eq!(entry.value, Bytes::from(format!("0{n}").repeat(100)), "{}", entry.key);
     }
-    let revision = opened
-        .store
-        .put("new", Bytes::new(), Expect::Absent)
-        .await
-        .unwrap();
+    let revision = opened.store.put("new", Bytes::new(), Expect::Absent).await.unwrap();
     assert!(kept.iter().all(|e| e.revision < revision));
     opened.store.close().await;
     open(folder.path());
@@ -225,14 +170,7 @@ async fn a_backup_while_writers_go_on_is_whole() {
         let store = store.clone();
         tokio::spawn(async move {
             for n in 0..200 {
-                store
-                    .put(
-                        &format!("more/{n}"),
-                        Bytes::from(vec![1; 2000]),
-                        Expect::Absent,
-                    )
-                    .await
-                    .unwrap();
+                store.put(&format!("more/{n}"), Bytes::from(vec![1; 2000]), Expect::Absent).await.unwrap();
             }
         })
     };
@@ -240,36 +178,18 @@ async fn a_backup_while_writers_go_on_is_whole() {
     let file = copy.join(FILE_NAME);
     fs::create_dir(&copy).unwrap();
     store.backup(&file).await.unwrap();
-    assert!(matches!(
-        store.backup(&file).await,
-        Err(BackupError::Exists { .. })
-    ));
+    assert!(matches!(store.backup(&file).await, Err(BackupError::Exists { .. })));
     let missing = folder.path().join("nowhere/copy.db");
-    assert!(
-        store
-            .backup(&missing)
-            .await
-            .unwrap_err()
-            .to_string()
-            .contains("nowhere")
-    );
+    assert!(store.backup(&missing).await.unwrap_err().to_string().contains("nowhere"));
     writer.await.unwrap();
 
     let copied = open(&copy);
-    assert_eq!(
-        copied.list("nodes/", "", 100).await.unwrap().items.len(),
-        50
-    );
+    assert_eq!(copied.list("nodes/", "", 100).await.unwrap().items.len(), 50);
     assert_eq!(copied.acknowledged("u", Uuid::nil()).await, Ok(50));
     assert_eq!(
         fs::read_dir(&copy)
             .unwrap()
-            .filter(|e| e
-                .as_ref()
-                .unwrap()
-                .path()
-                .to_string_lossy()
-                .contains("partial"))
+            .filter(|e| e.as_ref().unwrap().path().to_string_lossy().contains("partial"))
             .count(),
         0
     );
@@ -287,14 +207,7 @@ async fn a_full_disk_is_said_and_nothing_of_the_group_is_kept() {
     store.writer.limit_pages(40).await;
     let mut failed = None;
     for n in 0..200 {
-        match store
-            .put(
-                &format!("big/{n}"),
-                Bytes::from(vec![1; 8000]),
-                Expect::Absent,
-            )
-            .await
-        {
+        match store.put(&format!("big/{n}"), Bytes::from(vec![1; 8000]), Expect::Absent).await {
             Ok(_) => assert_eq!(failed, None, "no write after the disk was full"),
             Err(e) => {
                 failed.get_or_insert((n, e));
@@ -304,16 +217,10 @@ async fn a_full_disk_is_said_and_nothing_of_the_group_is_kept() {
     let (first, error) = failed.expect("the disk is full at some time");
     assert!(matches!(error, StoreError::DiskFull { .. }), "{error}");
     let kept = store.list("big/", "", 1000).await.unwrap().items.len();
-    assert_eq!(
-        kept, first,
-        "what was answered is there, what failed is not"
-    );
+    assert_eq!(kept, first, "what was answered is there, what failed is not");
     // Room again: it goes on by itself.
     store.writer.limit_pages(100_000).await;
-    store
-        .put("after", Bytes::new(), Expect::Absent)
-        .await
-        .unwrap();
+    store.put("after", Bytes::new(), Expect::Absent).await.unwrap();
 }
 
 #[tokio::test]
@@ -322,8 +229,6 @@ async fn migrations_lead_from_nothing_to_now_in_steps() {
     open(folder.path()).close().await;
     let db = rusqlite::Connection::open(folder.path().join(FILE_NAME)).unwrap();
     assert_eq!(schema::version(&db).unwrap(), SCHEMA_VERSION);
-    let mode: String = db
-        .query_row("PRAGMA journal_mode", [], |row| row.get(0))
-        .unwrap();
+    let mode: String = db.query_row("PRAGMA journal_mode", [], |row| row.get(0)).unwrap();
     assert_eq!(mode, "wal");
 }

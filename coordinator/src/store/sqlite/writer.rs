@@ -6,9 +6,7 @@ use std::thread;
 
 use bytes::Bytes;
 use outrider_protocol::{SequencedTransition, Timestamp};
-use rusqlite::{
-    Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params,
-};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params};
 use tokio::sync::{broadcast, mpsc, oneshot};
 use uuid::Uuid;
 
@@ -35,11 +33,7 @@ pub(super) struct Row {
 impl Row {
     pub(super) fn new(transition: &SequencedTransition) -> Self {
         let text = serde_json::to_string(&transition.transition).unwrap_or_default();
-        Self {
-            transition: transition.clone(),
-            hash: transition.content_hash(),
-            text,
-        }
+        Self { transition: transition.clone(), hash: transition.content_hash(), text }
     }
 }
 
@@ -96,24 +90,14 @@ impl Writer {
         events: broadcast::Sender<Arc<Event>>,
     ) -> std::io::Result<Self> {
         let (requests, queue) = mpsc::channel(QUEUE);
-        let turn = Turn {
-            path,
-            revision,
-            feed: Arc::downgrade(&feed),
-            events,
-        };
-        thread::Builder::new()
-            .name("store-write".to_owned())
-            .spawn(move || turn.run(db, queue, lock))?;
+        let turn = Turn { path, revision, feed: Arc::downgrade(&feed), events };
+        thread::Builder::new().name("store-write".to_owned()).spawn(move || turn.run(db, queue, lock))?;
         Ok(Self { requests })
     }
 
     async fn ask<T>(&self, request: impl FnOnce(oneshot::Sender<T>) -> Request) -> StoreResult<T> {
         let (answer, answered) = oneshot::channel();
-        self.requests
-            .send(request(answer))
-            .await
-            .map_err(|_| StoreError::Closed)?;
+        self.requests.send(request(answer)).await.map_err(|_| StoreError::Closed)?;
         answered.await.map_err(|_| StoreError::Closed)
     }
 
@@ -123,13 +107,7 @@ impl Writer {
         value: Option<Bytes>,
         expect: Expect,
     ) -> StoreResult<u64> {
-        self.ask(|answer| Request::Write {
-            key,
-            value,
-            expect,
-            answer,
-        })
-        .await?
+        self.ask(|answer| Request::Write { key, value, expect, answer }).await?
     }
 
     pub(super) async fn append(
@@ -139,14 +117,7 @@ impl Writer {
         rows: Vec<Row>,
         received_at: Timestamp,
     ) -> Result<Appended, HistoryError> {
-        self.ask(|answer| Request::Append {
-            origin,
-            epoch,
-            rows,
-            received_at,
-            answer,
-        })
-        .await?
+        self.ask(|answer| Request::Append { origin, epoch, rows, received_at, answer }).await?
     }
 
     /// Removes one portion of events received before `before`.
@@ -156,9 +127,7 @@ impl Writer {
 
     #[cfg(test)]
     pub(super) async fn limit_pages(&self, pages: u32) {
-        self.ask(|answer| Request::LimitPages { pages, answer })
-            .await
-            .expect("the writer");
+        self.ask(|answer| Request::LimitPages { pages, answer }).await.expect("the writer");
     }
 
     pub(super) async fn close(&self) {
@@ -214,10 +183,7 @@ impl Turn {
         let before = self.revision;
         let result = (|| {
             let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let done = group
-                .iter()
-                .map(|r| self.perform(&tx, r))
-                .collect::<rusqlite::Result<Vec<_>>>()?;
+            let done = group.iter().map(|r| self.perform(&tx, r)).collect::<rusqlite::Result<Vec<_>>>()?;
             if self.revision != before {
                 let mut counter =
                     tx.prepare_cached("UPDATE counters SET value = ?1 WHERE name = 'revision'")?;
@@ -234,18 +200,12 @@ impl Turn {
 
     fn perform(&mut self, tx: &Transaction<'_>, request: &Request) -> rusqlite::Result<Done> {
         match request {
-            Request::Write {
-                key, value, expect, ..
-            } => self
-                .write(tx, key, value.as_ref(), *expect)
-                .map(Done::Write),
-            Request::Append {
-                origin,
-                epoch,
-                rows,
-                received_at,
-                ..
-            } => append(tx, origin, *epoch, rows, *received_at).map(Done::Append),
+            Request::Write { key, value, expect, .. } => {
+                self.write(tx, key, value.as_ref(), *expect).map(Done::Write)
+            }
+            Request::Append { origin, epoch, rows, received_at, .. } => {
+                append(tx, origin, *epoch, rows, *received_at).map(Done::Append)
+            }
             Request::Prune { before, .. } => prune(tx, *before).map(Done::Prune),
             Request::Close { .. } => Ok(Done::Close),
             #[cfg(test)]
@@ -264,9 +224,7 @@ impl Turn {
         expect: Expect,
     ) -> rusqlite::Result<StoreResult<u64>> {
         let mut current = tx.prepare_cached("SELECT revision FROM documents WHERE key = ?1")?;
-        let current = current
-            .query_row([key], |row| row.get::<_, i64>(0))
-            .optional()?;
+        let current = current.query_row([key], |row| row.get::<_, i64>(0)).optional()?;
         let current = current.map(|n| u64::try_from(n).unwrap_or(0));
         if let Err(conflict) = expect.check(key, current) {
             return Ok(Err(conflict));
@@ -280,8 +238,7 @@ impl Turn {
                 put.execute(params![key, &value[..], signed(self.revision + 1)])?;
             }
             (None, Some(_)) => {
-                tx.prepare_cached("DELETE FROM documents WHERE key = ?1")?
-                    .execute([key])?;
+                tx.prepare_cached("DELETE FROM documents WHERE key = ?1")?.execute([key])?;
             }
             (None, None) => return Ok(Ok(self.revision)),
         }
@@ -292,17 +249,12 @@ impl Turn {
     /// Tells watchers and callers, in that order, what the commit made true.
     fn answer(&self, group: Vec<Request>, done: Vec<Done>) -> Option<oneshot::Sender<()>> {
         let mut closing = None;
-        let changes = group
-            .iter()
-            .zip(&done)
-            .filter_map(|(request, done)| match (request, done) {
-                (Request::Write { key, value, .. }, Done::Write(Ok(revision))) => Some(Change {
-                    revision: *revision,
-                    key: key.clone(),
-                    value: value.clone(),
-                }),
-                _ => None,
-            });
+        let changes = group.iter().zip(&done).filter_map(|(request, done)| match (request, done) {
+            (Request::Write { key, value, .. }, Done::Write(Ok(revision))) => {
+                Some(Change { revision: *revision, key: key.clone(), value: value.clone() })
+            }
+            _ => None,
+        });
         if let Some(feed) = self.feed.upgrade() {
             feed.publish(changes);
         }
@@ -374,19 +326,11 @@ fn append(
         tx.prepare_cached("SELECT id, highest, pruned FROM streams WHERE uid = ?1 AND epoch = ?2")?;
     let found = stream
         .query_row(params![origin.uid, epoch.as_bytes()], |row| {
-            Ok((
-                row.get::<_, i64>(0)?,
-                row.get::<_, i64>(1)?,
-                row.get::<_, i64>(2)?,
-            ))
+            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
         })
         .optional()?;
     let (stream, highest, pruned) = found.map_or((None, 0, 0), |(id, highest, pruned)| {
-        (
-            Some(id),
-            u64::try_from(highest).unwrap_or(0),
-            u64::try_from(pruned).unwrap_or(0),
-        )
+        (Some(id), u64::try_from(highest).unwrap_or(0), u64::try_from(pruned).unwrap_or(0))
     });
     let mut fresh = Vec::with_capacity(rows.len());
     for row in rows {
@@ -405,10 +349,7 @@ fn append(
         }
     }
     let Some(last) = fresh.last() else {
-        return Ok(Ok(Appended {
-            acknowledged: highest,
-            stored: Vec::new(),
-        }));
+        return Ok(Ok(Appended { acknowledged: highest, stored: Vec::new() }));
     };
     let acknowledged = last.transition.sequence;
     let stream: i64 = tx
@@ -416,10 +357,7 @@ fn append(
             "INSERT INTO streams (uid, epoch, highest, pruned) VALUES (?1, ?2, ?3, 0)
              ON CONFLICT (uid, epoch) DO UPDATE SET highest = excluded.highest RETURNING id",
         )?
-        .query_row(
-            params![origin.uid, epoch.as_bytes(), signed(acknowledged)],
-            |row| row.get(0),
-        )?;
+        .query_row(params![origin.uid, epoch.as_bytes(), signed(acknowledged)], |row| row.get(0))?;
     let known = tx
         .prepare_cached("SELECT id FROM origins WHERE uid = ?1 AND name = ?2")?
         .query_row(params![origin.uid, origin.name], |row| row.get(0))
@@ -437,19 +375,9 @@ fn append(
     )?;
     let mut stored = Vec::with_capacity(fresh.len());
     for row in fresh {
-        let SequencedTransition {
-            sequence,
-            transition,
-        } = &row.transition;
+        let SequencedTransition { sequence, transition } = &row.transition;
         let at = received_at.as_millis();
-        insert.execute(params![
-            origin_id,
-            stream,
-            signed(*sequence),
-            row.hash,
-            at,
-            row.text
-        ])?;
+        insert.execute(params![origin_id, stream, signed(*sequence), row.hash, at, row.text])?;
         stored.push(Arc::new(Event {
             id: u64::try_from(tx.last_insert_rowid()).unwrap_or(0),
             origin: origin.clone(),
@@ -459,10 +387,7 @@ fn append(
             transition: transition.clone(),
         }));
     }
-    Ok(Ok(Appended {
-        acknowledged,
-        stored,
-    }))
+    Ok(Ok(Appended { acknowledged, stored }))
 }
 
 fn prune(tx: &Transaction<'_>, before: Timestamp) -> rusqlite::Result<u64> {
