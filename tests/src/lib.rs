@@ -4,6 +4,7 @@
 
 pub mod agent;
 pub mod beds;
+pub mod chain;
 pub mod coordinator;
 pub mod fault_disk;
 pub mod parsers;

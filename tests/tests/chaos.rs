@@ -1,0 +1,182 @@
+//! kill -9 of agents and coordinator at 200 random moments while transitions stream: what was acknowledged is there
+//! once and in order, and nobody lends a hand.
+//!
+//! `SEED=n` repeats a run's moments; `KILLS=n` changes their number.
+
+use std::collections::BTreeMap;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use outrider_protocol::{Condition, ConditionType, EventView, List, NodeView};
+use outrider_tests::agent::AgentHome;
+use outrider_tests::chain;
+use outrider_tests::coordinator::{Coordinator, Launch};
+use outrider_tests::programs::{Process, program};
+use outrider_tests::table::Table;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+const NODES: [&str; 3] = ["storm-1", "storm-2", "storm-3"];
+
+fn from_environment(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+}
+
+struct Node {
+    home: AgentHome,
+    folder: std::path::PathBuf,
+    process: Process,
+    deaths: u32,
+}
+
+impl Node {
+    fn start(home: &AgentHome, folder: &std::path::Path) -> Process {
+        let mut command = Command::new(program("storm").expect("the storm"));
+        command.arg(folder).stdin(Stdio::null());
+        home.logged(&mut command).expect("a log");
+        Process::spawn(&mut command).expect("a storm")
+    }
+
+    fn kill_and_start_again(&mut self) {
+        assert!(self.process.is_running(), "ended by itself; its log: {}", self.home.log());
+        self.process.kill().expect("a dead storm");
+        self.deaths += 1;
+        self.process = Self::start(&self.home, &self.folder);
+    }
+}
+
+async fn events(coordinator: &Coordinator, node: &str) -> anyhow::Result<Vec<EventView>> {
+    let (mut all, mut after) = (Vec::new(), 0);
+    loop {
+        let path = format!("/v1/nodes/{node}/events?after={after}&limit=500");
+        let page: List<EventView> = coordinator.operator.get(&path).await?;
+        let Some(last) = page.items.last() else { return Ok(all) };
+        after = last.id;
+        all.extend(page.items);
+    }
+}
+
+/// Conditions judged from reports; what the coordinator adds of its own (whether the node is heard) is no part of them.
+fn of_the_node(events: Vec<EventView>) -> Vec<EventView> {
+    events.into_iter().filter(|e| e.transition.condition.condition_type != ConditionType::Ready).collect()
+}
+
+#[tokio::test]
+#[ignore = "run by tests/run --suite chaos"]
+async fn two_hundred_deaths_lose_and_double_nothing() {
+    let seed = from_environment("SEED", rand::random_range(0..1_000_000));
+    let kills = from_environment("KILLS", 200);
+    println!("SEED={seed} KILLS={kills}");
+    let mut rng = StdRng::seed_from_u64(seed);
+    let mut table = Table::new("chaos: kill -9 under load");
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut launch = Launch::new(&folder.path().join("coordinator")).expect("a port");
+    launch.arguments = vec!["--log-level".into(), "warn".into()];
+    let mut coordinator = launch.start().await.expect("a coordinator");
+    let token = coordinator.operator.pool_token("storm-*", 1000).await.expect("a token");
+
+    let mut nodes = Vec::new();
+    for name in NODES {
+        let place = folder.path().join(name);
+        let home = AgentHome::new(&place, name).expect("a home");
+        std::fs::write(place.join("token"), &token).expect("a token file");
+        home.configure(&format!(
+            "[node]\nname = \"{name}\"\n[coordinator]\nurls = [\"https://{}\"]\ntoken_file = \"{}\"\n\
+             [checks.load-balancer]\ninterval = \"1s\"\n[report]\nheartbeat = \"2s\"\n",
+            launch.address,
+            place.join("token").display(),
+        ))
+        .expect("a configuration");
+        nodes.push(Node { process: Node::start(&home, &place), folder: place, home, deaths: 0 });
+    }
+
+    let started = Instant::now();
+    let mut coordinator_deaths = 0;
+    for _ in 0..kills {
+        tokio::time::sleep(Duration::from_millis(rng.random_range(20..700))).await;
+        match rng.random_range(0..5) {
+            0 => {
+                coordinator.process.kill().expect("a dead coordinator");
+                coordinator_deaths += 1;
+                // Now and then it stays away for a while.
+                tokio::time::sleep(Duration::from_millis([0, 0, 300, 1500][rng.random_range(0..4)])).await;
+                coordinator = launch.start().await.expect("the coordinator starts again by itself");
+            }
+            _ => nodes[rng.random_range(0..NODES.len())].kill_and_start_again(),
+        }
+    }
+    let storm = started.elapsed();
+
+    let calm = Instant::now();
+    for node in &nodes {
+        std::fs::write(node.folder.join("quiet"), "").expect("a file");
+    }
+    let mut total = 0;
+    for node in &mut nodes {
+        let name = node.folder.file_name().expect("a name").to_string_lossy().into_owned();
+        let settled = settled(&coordinator, &name, Duration::from_secs(90)).await;
+        let (history, view) = settled.unwrap_or_else(|why| {
+            let log = node.home.log();
+            let tail: Vec<&str> = log.lines().rev().take(30).collect();
+            panic!("SEED={seed}: {name} did not settle: {why}\nits log, newest first: {tail:#?}")
+        });
+        total += history.len();
+        let last = chain::unbroken(&of_the_node(history)).unwrap_or_else(|e| panic!("SEED={seed}: {name}: {e:#}"));
+        assert_eq!(last.len(), conditions_of(&view).len(), "SEED={seed}: {name}: history and state name the same");
+        assert!(node.process.is_running(), "{name} runs");
+        let said = node.home.log();
+        assert!(!said.contains("set aside"), "SEED={seed}: {name} found its spool damaged: {said}");
+    }
+    let deaths: u32 = nodes.iter().map(|node| node.deaths).sum();
+    table.row(
+        "agent killed".to_owned(),
+        format!("SIGKILL at {deaths} random moments, three nodes"),
+        format!("{total} transitions, unbroken from first to last"),
+    );
+    table.timed(
+        "coordinator killed",
+        format!("SIGKILL at {coordinator_deaths} random moments, away up to 1.5 s"),
+        format!("the storm took {:.0} s", storm.as_secs_f64()),
+        Duration::ZERO,
+        Some(calm.elapsed()),
+    );
+    for mut node in nodes {
+        let status = node.process.terminate(Duration::from_secs(10)).expect("ends on SIGTERM");
+        assert!(status.success(), "{status}");
+    }
+    coordinator.stop().await.expect("ends on SIGTERM");
+}
+
+/// What a node's own reports say, by type and subject.
+fn conditions_of(view: &NodeView) -> BTreeMap<(ConditionType, String), &Condition> {
+    view.conditions
+        .iter()
+        .filter(|c| !matches!(c.condition_type, ConditionType::Ready | ConditionType::IdentityUnique))
+        .map(|c| ((c.condition_type.clone(), c.subject.clone()), c))
+        .collect()
+}
+
+/// Waits until the history ends where the state stands, twice in a row.
+async fn settled(
+    coordinator: &Coordinator,
+    name: &str,
+    limit: Duration,
+) -> Result<(Vec<EventView>, NodeView), String> {
+    let start = Instant::now();
+    let mut before = 0;
+    loop {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let view: NodeView =
+            coordinator.operator.get(&format!("/v1/nodes/{name}")).await.map_err(|e| format!("{e:#}"))?;
+        let history = events(coordinator, name).await.map_err(|e| format!("{e:#}"))?;
+        let balancers = view.conditions.iter().filter(|c| c.condition_type == ConditionType::LoadBalancerReachable);
+        let calm = balancers.count() == 20 && history.len() == before;
+        if calm {
+            return Ok((history, view));
+        }
+        if start.elapsed() > limit {
+            return Err(format!("{} events, conditions {:?}", history.len(), conditions_of(&view).keys()));
+        }
+        before = history.len();
+    }
+}
