@@ -142,7 +142,8 @@ mod tests {
     #[test]
     fn only_two_living_machines_alternate() {
         let ten = Duration::from_secs(10 * MINUTE);
-        let table: &[(&str, &[(u64, char)], bool)] = &[
+        type Case<'a> = (&'a str, &'a [(u64, char)], bool);
+        let table: &[Case<'_>] = &[
             ("one machine", &[(0, 'A'), (1, 'A'), (2, 'A')], false),
             ("a reboot", &[(0, 'A'), (1, 'B'), (2, 'B')], false),
             ("a reboot loop", &[(0, 'A'), (1, 'B'), (2, 'C'), (3, 'D'), (4, 'E')], false),

@@ -15,6 +15,8 @@ use crate::store::{Expect, StoreError};
 
 /// Seconds after which a machine that waits for approval asks again.
 const ASK_AGAIN_SECONDS: u32 = 30;
+/// Machines that may wait for approval with one token: a token from userdata must not fill the registry.
+const MOST_PENDING: u32 = 500;
 /// A clock this far off at first contact is worth a line in the log.
 const SKEW_WORTH_SAYING_MS: i64 = 5_000;
 
@@ -87,6 +89,10 @@ impl Registrar {
         };
         if known {
             return Ok((decision, None));
+        }
+        let pending = index.pending(&token.id);
+        if enrolment == Enrolment::Pending && pending >= MOST_PENDING {
+            return Err(EnrolError::TooManyPending { id: token.id.clone(), pending });
         }
         let predecessor = related
             .iter()
@@ -251,7 +257,11 @@ impl Registrar {
     }
 
     fn wait(&self, asked: &Asked<'_>) -> EnrollResponse {
-        let record = self.node(&asked.uid);
+        let known = self.index().get(&asked.uid).cloned();
+        if let Some(known) = &known {
+            known.life().heard = Some(asked.now);
+        }
+        let record = known.map(|known| known.record);
         let why = record.as_ref().map(|r| r.pending_why.as_str()).unwrap_or_default();
         let name = &asked.request.node.name;
         EnrollResponse {

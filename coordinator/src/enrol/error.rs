@@ -50,6 +50,14 @@ pub enum EnrolError {
         /// Our active root.
         ours: Pin,
     },
+    /// So many wait with this token that one more would only bury them.
+    #[error("{pending} machines wait for approval with token {id} already")]
+    TooManyPending {
+        /// Its id.
+        id: String,
+        /// How many wait.
+        pending: u32,
+    },
     /// The token is for other names.
     #[error("token {id} is for nodes named {pattern:?}, not {name:?}")]
     NameNotAllowed {
@@ -204,6 +212,11 @@ impl EnrolError {
                 401,
                 "CaMismatch",
                 "The token is of another coordinator, or of a CA retired since: make a new one with `outrider token create`.",
+            ),
+            E::TooManyPending { .. } => (
+                429,
+                "TooManyPending",
+                "Approve or revoke those that wait; if nobody knows them, revoke the token: it has leaked.",
             ),
             E::NameNotAllowed { .. } => {
                 (403, "NameNotAllowed", "Name the machine as the token allows, or make a token for its name.")

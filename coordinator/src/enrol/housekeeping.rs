@@ -91,7 +91,8 @@ impl Registrar {
         Ok(records.iter().filter(|r| ends_soon(r)).map(|r| r.view(index.uses(&r.id))).collect())
     }
 
-    /// Saves what could not be saved, warns of tokens that end, forgets superseded nodes and long-ended tokens.
+    /// Saves what could not be saved, warns of tokens that end, forgets superseded nodes, requests that nobody repeats and
+    /// long-ended tokens.
     pub async fn tend(&self, now: Timestamp) -> Result<(), EnrolError> {
         self.save_found().await;
         for token in self.tokens_ending(now).await? {
@@ -111,11 +112,14 @@ impl Registrar {
         }
         let over: Vec<(String, u64)> = {
             let index = self.index();
-            let forgotten = index.all().filter(|k| {
-                k.record.enrolment == Enrolment::Superseded
-                    && k.record.ended.as_ref().is_none_or(|e| e.at < before)
-                    // A token's uses are counted from the records it made.
-                    && !live_tokens.contains(&k.record.token_id)
+            let forgotten = index.all().filter(|k| match k.record.enrolment {
+                Enrolment::Superseded => {
+                    k.record.ended.as_ref().is_none_or(|e| e.at < before)
+                        // A token's uses are counted from the records it made.
+                        && !live_tokens.contains(&k.record.token_id)
+                }
+                Enrolment::Pending => now.since(self.heard(k)) > self.settings.pending_kept,
+                _ => false,
             });
             forgotten.map(|k| (k.record.uid.clone(), k.revision)).collect()
         };

@@ -52,7 +52,9 @@ impl Registrar {
             let verdict = note(&mut life, &known.record, sighting, window, &mut unsaved);
             if verdict.is_ok() {
                 life.heard = Some(sighting.at);
-                if let Some(identity) = sighting.identity.filter(|i| **i != known.record.identity) {
+                let news = sighting.identity.filter(|i| **i != known.record.identity);
+                if let Some(identity) = news.filter(|i| believable(&life, &known.record, sighting, i, window))
+                {
                     life.identity = Some(Box::new(identity.clone()));
                     unsaved = true;
                 }
@@ -210,16 +212,18 @@ fn note(
             over(life, unsaved);
         }
     }
-    let began = clones::record(&mut life.runs, boot_id, epoch, at);
-    if !began || life.clone.is_some() {
+    if !clones::record(&mut life.runs, boot_id, epoch, at) {
         return Ok(());
     }
-    let Some((first, second)) = alternation(&life.runs, window) else {
-        return Ok(());
-    };
+    let Some((first, second)) = alternation(&life.runs, window) else { return Ok(()) };
     let (first, second) = (life.runs[first].incarnation.clone(), life.runs[second].incarnation.clone());
-    let (rightful, twin) = who_is_rightful(record, sighting, first, second);
-    let clone = CloneRecord { since: at, rightful, twin };
+    // A known clone whose twin rebooted is found again under its new boot id.
+    let known = life.clone.as_ref().map_or(&*record.identity.boot_id, |clone| &*clone.rightful.boot_id);
+    let (rightful, twin) = who_is_rightful(known, first, second);
+    // From here on only the other one's sightings are kept: the twin's are refused before they get here.
+    life.runs.retain(|run| run.incarnation != twin);
+    let since = life.clone.as_ref().map_or(at, |clone| clone.since);
+    let clone = CloneRecord { since, rightful, twin };
     log::error!("{}", describe(record, &clone));
     let stopped = is_twin(&clone, boot_id, epoch);
     let verdict = EnrolError::IdentityCloned { detail: describe(record, &clone) };
@@ -236,17 +240,22 @@ fn over(life: &mut Life, unsaved: &mut bool) {
     *unsaved = true;
 }
 
-/// Of two that alternate: the one seen first, unless the last sighting brought marks that say otherwise. That sighting
-/// is always of `second`.
-fn who_is_rightful(
+/// Of two that alternate: the one whose boot id is the node's as it is known, else the one seen first.
+fn who_is_rightful(known: &str, first: Incarnation, second: Incarnation) -> (Incarnation, Incarnation) {
+    let second_is_known = *second.boot_id == *known && *first.boot_id != *known;
+    if second_is_known { (second, first) } else { (first, second) }
+}
+
+/// Whether marks that differ from the record's are the node's own: other hardware is believed only after nobody else has
+/// spoken for the node for a while, so that a twin does not write itself into the record before it is found out.
+fn believable(
+    life: &Life,
     record: &NodeRecord,
     sighting: &Sighting<'_>,
-    first: Incarnation,
-    second: Incarnation,
-) -> (Incarnation, Incarnation) {
-    let enrolled = &record.identity;
-    let second_is_enrolled = sighting.identity.is_some_and(|identity| {
-        hardware(identity, enrolled) == Sameness::Same && *enrolled.boot_id == *second.boot_id
-    });
-    if second_is_enrolled && *enrolled.boot_id != *first.boot_id { (second, first) } else { (first, second) }
+    identity: &outrider_protocol::Identity,
+    window: Duration,
+) -> bool {
+    let others = life.runs.iter().filter(|run| *run.incarnation.boot_id != *sighting.boot_id);
+    let alone = others.into_iter().all(|run| sighting.at.since(run.last) > window);
+    alone || hardware(identity, &record.identity) == Sameness::Same
 }

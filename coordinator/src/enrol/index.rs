@@ -58,6 +58,7 @@ pub(super) struct Index {
 #[derive(Debug, Default)]
 struct TokenUse {
     admitted: u32,
+    pending: u32,
     by_rate: BTreeSet<(Timestamp, String)>,
 }
 
@@ -99,7 +100,9 @@ impl Index {
         add(&mut self.machine_ids, &record.identity.machine_id_hash, &uid);
         add(&mut self.system_uuids, &record.identity.system_uuid, &uid);
         let used = self.tokens.entry(record.token_id.clone()).or_default();
-        used.admitted += u32::from(record.enrolment != Enrolment::Pending);
+        let pending = record.enrolment == Enrolment::Pending;
+        used.pending += u32::from(pending);
+        used.admitted += u32::from(!pending);
         if record.admitted_by_rate {
             used.by_rate.insert((record.enrolled_at, uid.clone()));
         }
@@ -122,7 +125,9 @@ impl Index {
         take(&mut self.machine_ids, &known.record.identity.machine_id_hash, uid);
         take(&mut self.system_uuids, &known.record.identity.system_uuid, uid);
         if let Some(used) = self.tokens.get_mut(&known.record.token_id) {
-            used.admitted -= u32::from(known.record.enrolment != Enrolment::Pending);
+            let pending = known.record.enrolment == Enrolment::Pending;
+            used.pending -= u32::from(pending);
+            used.admitted -= u32::from(!pending);
             used.by_rate.remove(&(known.record.enrolled_at, known.record.uid.clone()));
         }
     }
@@ -177,6 +182,11 @@ impl Index {
     /// How many nodes a token admitted, whatever became of them.
     pub(super) fn uses(&self, id: &str) -> u32 {
         self.tokens.get(id).map_or(0, |used| used.admitted)
+    }
+
+    /// How many machines wait for approval with a token.
+    pub(super) fn pending(&self, id: &str) -> u32 {
+        self.tokens.get(id).map_or(0, |used| used.pending)
     }
 
     /// Whether a pool token's rate has room at `now`.

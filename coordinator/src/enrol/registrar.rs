@@ -18,6 +18,8 @@ use crate::store::{self, Expect, Store, StoreError};
 
 /// Tries of a change against another writer before giving up.
 const TRIES: usize = 8;
+/// Where the pins of the CA are remembered, to tell when it is another one.
+const AUTHORITY_KEY: &str = "authority";
 /// Departures held for a subscriber that is slow.
 const DEPARTURES: usize = 1024;
 
@@ -36,6 +38,8 @@ pub struct Settings {
     pub warn_before: Duration,
     /// How long superseded nodes are remembered.
     pub superseded_kept: Duration,
+    /// How long a request for approval is kept that its machine no longer repeats.
+    pub pending_kept: Duration,
 }
 
 impl Default for Settings {
@@ -48,6 +52,7 @@ impl Default for Settings {
             clone_window: Duration::from_secs(600),
             warn_before: days(14),
             superseded_kept: days(60),
+            pending_kept: days(7),
         }
     }
 }
@@ -129,7 +134,29 @@ impl Registrar {
             unsaved_bell: Notify::new(),
         };
         registrar.finish_interrupted(now).await?;
+        registrar.compare_authority().await?;
         Ok(registrar)
+    }
+
+    /// Says when the CA is another one than these nodes know: its folder was lost or restored from elsewhere.
+    async fn compare_authority(&self) -> Result<(), EnrolError> {
+        let pins: Vec<String> = self.authority.roots().iter().map(|root| root.pin.to_string()).collect();
+        let found = self.store.get(AUTHORITY_KEY).await?;
+        let before: Vec<String> =
+            found.and_then(|e| serde_json::from_slice(&e.value).ok()).unwrap_or_default();
+        if !before.is_empty() && !before.iter().any(|pin| pins.contains(pin)) {
+            let nodes = self.nodes().len();
+            log::error!(
+                "the CA is {} and this database knew {}: {nodes} nodes cannot verify this coordinator. Restore the CA's \
+                 folder from a backup, or enrol them again with new tokens",
+                pins.join(", "),
+                before.join(", "),
+            );
+        }
+        if before != pins {
+            self.store.put(AUTHORITY_KEY, encode(&pins)?, Expect::Any).await?;
+        }
+        Ok(())
     }
 
     /// Ends what a crash left half done: a node was stored, those whose place it took were not yet ended.

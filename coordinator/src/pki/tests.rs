@@ -234,7 +234,7 @@ fn a_rotation_breaks_nobody_and_retiring_ends_the_old_root() {
 
     let check_overlap = |authority: &Arc<Authority>| {
         assert!(authority.trusts(&old_pin) && authority.trusts(&new.pin));
-        for trusted in [&old_bundle[..], &[new_root.clone()], &both[..]] {
+        for trusted in [&old_bundle[..], std::slice::from_ref(&new_root), &both[..]] {
             for issued in [&of_old, &of_new] {
                 let peer = handshake(authority, trusted, Some((issued, &key)), now()).unwrap().unwrap();
                 assert_eq!(peer.serial, issued.serial);
