@@ -1,4 +1,11 @@
 //! The check `load-balancer` against a real HAProxy and real nginx, and against servers that mean no good.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test may fail loudly"
+)]
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};

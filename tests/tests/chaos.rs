@@ -4,10 +4,16 @@
 //! `SEED=n` repeats a run's moments; `KILLS=n` changes their number.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use outrider_protocol::{Condition, ConditionType, EventView, List, NodeView};
+use outrider_agent::report::disk::StdDisk;
+use outrider_agent::report::{Spool, SpoolLimits};
+use outrider_coordinator::store::sqlite::SqliteStore;
+use outrider_coordinator::store::{EventFilter, History};
+use outrider_protocol::{ConditionType, EventView, List, NodeView, ReasonCode, Status, Timestamp};
 use outrider_tests::agent::AgentHome;
 use outrider_tests::chain;
 use outrider_tests::coordinator::{Coordinator, Launch};
@@ -122,7 +128,8 @@ async fn two_hundred_deaths_lose_and_double_nothing() {
         });
         total += history.len();
         let last = chain::unbroken(&of_the_node(history)).unwrap_or_else(|e| panic!("SEED={seed}: {name}: {e:#}"));
-        assert_eq!(last.len(), conditions_of(&view).len(), "SEED={seed}: {name}: history and state name the same");
+        let told: BTreeMap<_, _> = last.iter().map(|(key, c)| (key.clone(), (c.status, c.reason.clone()))).collect();
+        assert_eq!(told, conditions_of(&view), "SEED={seed}: {name}: left: by history, right: by state");
         assert!(node.process.is_running(), "{name} runs");
         let said = node.home.log();
         assert!(!said.contains("set aside"), "SEED={seed}: {name} found its spool damaged: {said}");
@@ -140,19 +147,53 @@ async fn two_hundred_deaths_lose_and_double_nothing() {
         Duration::ZERO,
         Some(calm.elapsed()),
     );
-    for mut node in nodes {
+    for node in &mut nodes {
         let status = node.process.terminate(Duration::from_secs(10)).expect("ends on SIGTERM");
         assert!(status.success(), "{status}");
     }
     coordinator.stop().await.expect("ends on SIGTERM");
+    for node in &nodes {
+        let sequences = sequences(&launch.folder, &node.folder).await;
+        assert!(sequences.len() > 100, "SEED={seed}: {} transitions are no storm", sequences.len());
+        let all: Vec<u64> = (1..=sequences.len() as u64).collect();
+        assert_eq!(sequences, all, "SEED={seed}: {}: each sequence once, in order", node.folder.display());
+    }
+}
+
+/// Sequences in the coordinator's store, in the order of its history, once the node's own spool agrees that they are all
+/// it ever gave: one epoch, nothing left to send, nothing merged away.
+async fn sequences(coordinator: &Path, node: &Path) -> Vec<u64> {
+    let disk = StdDisk::open(&node.join("state")).expect("a state folder");
+    let spool = Spool::open(Arc::new(disk), SpoolLimits::default(), Timestamp::default());
+    assert_eq!((spool.len(), spool.merged(), spool.problem()), (0, 0, String::new()));
+    let store = SqliteStore::open(coordinator).expect("a store");
+    assert!(store.set_aside.is_none(), "the store was found damaged");
+    let name = node.file_name().map(|name| name.to_string_lossy().into_owned());
+    let filter = EventFilter { name, uid: None };
+    let (mut sequences, mut after) = (Vec::new(), 0);
+    loop {
+        let page = store.store.events(&filter, after, 1000).await.expect("events");
+        let Some(last) = page.last() else { break };
+        after = last.id;
+        // The coordinator's own verdicts about a node have an epoch of their own.
+        sequences.extend(page.iter().filter(|e| e.epoch == spool.epoch()).map(|e| e.sequence));
+        let foreign = page.iter().filter(|e| e.epoch != spool.epoch());
+        for event in foreign {
+            let kind = &event.transition.condition.condition_type;
+            assert_eq!(*kind, ConditionType::Ready, "a second epoch: {event:?}");
+        }
+    }
+    assert_eq!(sequences.last().copied(), Some(spool.last_sequence()), "all that was ever given is stored");
+    store.store.close().await;
+    sequences
 }
 
 /// What a node's own reports say, by type and subject.
-fn conditions_of(view: &NodeView) -> BTreeMap<(ConditionType, String), &Condition> {
+fn conditions_of(view: &NodeView) -> BTreeMap<(ConditionType, String), (Status, ReasonCode)> {
     view.conditions
         .iter()
         .filter(|c| !matches!(c.condition_type, ConditionType::Ready | ConditionType::IdentityUnique))
-        .map(|c| ((c.condition_type.clone(), c.subject.clone()), c))
+        .map(|c| ((c.condition_type.clone(), c.subject.clone()), (c.status, c.reason.clone())))
         .collect()
 }
 

@@ -1,4 +1,11 @@
 //! The check `etcd` against a real cluster: members that die, freeze and come back, and peers that are not etcd.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test may fail loudly"
+)]
 
 use std::net::TcpListener;
 use std::path::PathBuf;

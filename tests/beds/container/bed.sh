@@ -13,7 +13,7 @@ BED_HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 bed_enter() {
     [ -n "${BED_INSIDE:-}" ] && return 0
-    BED_INSIDE=1 exec unshare --mount --propagation private -- "$@"
+    BED_INSIDE=1 exec unshare --mount --propagation private -- bash "$@"
 }
 
 bed_create() {
