@@ -12,7 +12,7 @@ use crate::capture::node_ref;
 use crate::config::Settings;
 use crate::net::{ProxySettings, Url};
 use crate::report::disk::{Disk, StdDisk};
-use crate::report::{Reporter, ReporterOptions, SpoolLimits, Target, TokenSource};
+use crate::report::{Network, Reporter, ReporterOptions, SpoolLimits, Target, TokenSource};
 use crate::sense::SenseContext;
 
 /// The state folder, held by this daemon alone; or why it cannot be used.
@@ -59,7 +59,7 @@ pub(super) fn reporter(folder: &StateFolder, sense: &SenseContext, target: Targe
         disk: folder.disk.clone(),
         limits: SpoolLimits::default(),
         clock: sense.clock.clone(),
-        proxy,
+        transport: Arc::new(Network { proxy }),
         target,
     })
 }

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use http::{Request, StatusCode, header};
 use outrider_protocol::{ApiError, ClockOffset, Fact, Timestamp, TypeMeta, UnknownCause};
+use rustls::ClientConfig;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::net::{Connection, Dialer, Failure, Limits, Url};
+use super::transport::Transport;
+use crate::net::{Connection, Failure, Limits, Url};
 
-/// Limit for connecting to one address.
-pub(super) const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// Limit of an exchange that is not held.
 pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 /// Bytes an answer may have.
@@ -93,13 +93,17 @@ impl Addresses {
     }
 
     /// A connection to the first address that takes one.
-    pub(super) async fn open(&self, dialer: &Dialer) -> Result<Connection, ExchangeError> {
+    pub(super) async fn open(
+        &self,
+        transport: &dyn Transport,
+        tls: Arc<ClientConfig>,
+    ) -> Result<Connection, ExchangeError> {
         let good = self.good.load(Ordering::Relaxed);
         let order = std::iter::once(good).chain((0..self.urls.len()).filter(|i| *i != good));
         let mut failures = Vec::new();
         for i in order {
             let Some(url) = self.urls.get(i) else { continue };
-            match dialer.open(url).await {
+            match transport.open(url, tls.clone()).await {
                 Ok(connection) => {
                     self.good.store(i, Ordering::Relaxed);
                     return Ok(connection);

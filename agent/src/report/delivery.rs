@@ -23,9 +23,10 @@ use super::errands::{
 };
 use super::identity::Ledger;
 use super::outbox::{Outbox, Target};
+use super::transport::Transport;
 use super::{Clock, DeliveryStatus};
 use crate::capture::VERSION;
-use crate::net::{Connection, ProxySettings};
+use crate::net::Connection;
 
 /// Backoff of exchanges.
 const BASE: Duration = Duration::from_secs(1);
@@ -110,11 +111,11 @@ impl Delivery {
         spool: SharedSpool,
         view: SpoolView,
         clock: Clock,
-        proxy: ProxySettings,
+        transport: Arc<dyn Transport>,
         target: Target,
     ) -> Self {
         let now = Instant::now();
-        let line = Line { addresses: Addresses::new(target.urls.clone()), proxy, clock: clock.clone() };
+        let line = Line { addresses: Addresses::new(target.urls.clone()), transport, clock: clock.clone() };
         Self {
             outbox,
             status,

@@ -12,14 +12,15 @@ use outrider_protocol::{
 use rustls::ClientConfig;
 use uuid::Uuid;
 
-use super::client::{ANSWER_LIMIT, Addresses, CONNECT_LIMIT, ExchangeError, Exchanged, clock_offset, post};
+use super::client::{ANSWER_LIMIT, Addresses, ExchangeError, Exchanged, clock_offset, post};
 use super::disk::{self, Disk};
 use super::identity::{Identity, Ledger};
 use super::outbox::{Target, TokenSource};
 use super::spool::{Spool, SpoolError};
+use super::transport::Transport;
 use super::{Clock, Token};
 use crate::capture::VERSION;
-use crate::net::{Connection, Dialer, Failure, ProxySettings, tls};
+use crate::net::{Connection, Failure, tls};
 
 /// File with the desired configuration last received.
 pub(super) const DESIRED: &str = "desired.json";
@@ -158,17 +159,13 @@ pub(super) async fn on_a_thread<T: Send + 'static>(blocks: bool, work: impl FnOn
 #[derive(Clone)]
 pub(super) struct Line {
     pub(super) addresses: Addresses,
-    pub(super) proxy: ProxySettings,
+    pub(super) transport: Arc<dyn Transport>,
     pub(super) clock: Clock,
 }
 
 impl Line {
-    fn dialer(&self, tls: Arc<ClientConfig>) -> Dialer {
-        Dialer { tls, proxy: self.proxy.clone(), resolve: Default::default(), limit: CONNECT_LIMIT }
-    }
-
     async fn open(&self, tls: Arc<ClientConfig>) -> Result<Connection, ExchangeError> {
-        self.addresses.open(&self.dialer(tls)).await
+        self.addresses.open(&*self.transport, tls).await
     }
 }
 

@@ -13,11 +13,14 @@ mod client;
 mod delivery;
 pub mod disk;
 mod errands;
+#[cfg(test)]
+pub(crate) mod fake;
 mod frame;
 pub mod identity;
 mod outbox;
 pub mod spool;
 mod token;
+mod transport;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -30,8 +33,8 @@ pub use client::ExchangeError;
 pub use outbox::{Target, TokenSource};
 pub use spool::{Spool, SpoolError, SpoolLimits};
 pub use token::{Token, TokenError};
+pub use transport::{Network, Opening, Transport};
 
-use crate::net::ProxySettings;
 use delivery::Delivery;
 use disk::{Disk, MemoryDisk};
 use outbox::Outbox;
@@ -75,8 +78,8 @@ pub struct ReporterOptions {
     pub limits: SpoolLimits,
     /// The clock.
     pub clock: Clock,
-    /// Proxies on the way to the coordinator.
-    pub proxy: ProxySettings,
+    /// How connections are opened.
+    pub transport: Arc<dyn Transport>,
     /// Where reports go, and as whom.
     pub target: Target,
 }
@@ -114,7 +117,7 @@ impl Reporter {
             Arc::new(Mutex::new(spool)),
             view,
             options.clock,
-            options.proxy,
+            options.transport,
             options.target,
         );
         Self { outbox, status: receiver, task: tokio::spawn(delivery.run()), latches }

@@ -1,0 +1,356 @@
+//! Delivery against a fake coordinator, in paused time.
+
+use std::time::SystemTime;
+
+use outrider_protocol::{
+    ApiError, Condition, ConditionType, Identity, NodeConfigSpec, NodeRef, Profile, ReasonCode, Severity, Status,
+    TypeMeta,
+};
+use tokio::time::timeout;
+
+use super::fake::{Fake, Lines};
+use super::*;
+use crate::net::Url;
+
+/// Far more than any of this takes, in time that costs nothing.
+const LONG: Duration = Duration::from_secs(3600);
+
+fn transition(id: i64) -> Transition {
+    let at = Timestamp::from_millis(id);
+    Transition {
+        at,
+        condition: Condition {
+            condition_type: ConditionType::HostHealthy,
+            status: if id % 2 == 0 { Status::True } else { Status::False },
+            severity: Severity::Warn,
+            reason: ReasonCode::DiskSpaceLow,
+            message: format!("number {id}"),
+            advice: String::new(),
+            subject: format!("s{}", id % 7),
+            last_transition_time: at,
+            observed_at: at,
+        },
+        previous_status: None,
+        previous_reason: None,
+        removed: false,
+        merged: 0,
+    }
+}
+
+fn state(digest: &str) -> NodeState {
+    NodeState {
+        digest: digest.to_owned(),
+        identity: Identity { boot_id: "boot-1".to_owned(), ..Identity::default() },
+        conditions: Vec::new(),
+        etcd: None,
+        load_balancer: None,
+        zone: String::new(),
+        region: String::new(),
+    }
+}
+
+fn target(urls: &[String], token: TokenSource) -> Target {
+    Target {
+        urls: urls.iter().map(|url| Url::parse(url).unwrap()).collect(),
+        ca_checksum: None,
+        token,
+        heartbeat: Duration::from_secs(30),
+        node: NodeRef {
+            name: "n1".to_owned(),
+            uid: String::new(),
+            cluster: "c1".to_owned(),
+            profile: Profile::Generic,
+            simulated: false,
+        },
+    }
+}
+
+fn reporter(fakes: &[&Fake], disk: &MemoryDisk, target: Target) -> Reporter {
+    Reporter::start(ReporterOptions {
+        disk: Ok(Arc::new(disk.clone())),
+        limits: SpoolLimits::default(),
+        clock: Arc::new(|| Timestamp::from(SystemTime::now())),
+        transport: Arc::new(Lines(fakes.iter().map(|fake| (*fake).clone()).collect())),
+        target,
+    })
+}
+
+fn started(fake: &Fake, disk: &MemoryDisk) -> Reporter {
+    let reporter = reporter(&[fake], disk, target(&[fake.url()], fake.token()));
+    reporter.put(Vec::new(), &[], Some(state("d1")));
+    reporter
+}
+
+/// Waits until delivery stands as `wanted`; the last status otherwise.
+async fn until(reporter: &Reporter, wanted: impl FnMut(&DeliveryStatus) -> bool) -> DeliveryStatus {
+    let mut status = reporter.status();
+    let found = timeout(LONG, status.wait_for(wanted)).await.map(|found| found.unwrap().clone());
+    found.unwrap_or_else(|_| panic!("not reached; the last status is {:?}", *reporter.status().borrow()))
+}
+
+/// Waits until the fake has seen what `wanted` asks for.
+async fn seen(fake: &Fake, wanted: impl Fn(&super::fake::Mind) -> bool) {
+    let wait = async {
+        while !wanted(&fake.mind()) {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    timeout(LONG, wait).await.expect("the coordinator has not seen it");
+}
+
+fn ids(fake: &Fake) -> Vec<i64> {
+    fake.mind().history.iter().map(|t| t.at.as_millis()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn enrols_reports_and_beats() {
+    let fake = Fake::new("c.example");
+    let reporter = started(&fake, &MemoryDisk::default());
+    reporter.put((1..=3).map(transition).collect(), &[], None);
+    seen(&fake, |mind| mind.history.len() == 3 && mind.heartbeats.len() >= 3).await;
+    let status = until(&reporter, |status| status.spooled == 0).await;
+    assert_eq!((status.enrolment.as_str(), status.node_uid.as_str(), status.error.as_str()), ("enrolled", "uid-1", ""));
+    assert!(status.clock_offset.unwrap().value().unwrap().offset_ms.abs() < 60_000);
+    assert!(status.certificate_not_after.is_some());
+    let mind = fake.mind();
+    assert_eq!(mind.enrolments.len(), 1);
+    assert_eq!(mind.enrolments[0].identity.boot_id, "boot-1");
+    let report = mind.reports.last().unwrap();
+    assert_eq!((report.node.uid.as_str(), report.boot_id.as_str()), ("uid-1", "boot-1"));
+    assert!(mind.reports.iter().any(|report| report.state.as_ref().is_some_and(|s| s.digest == "d1")));
+    assert!(mind.heartbeats.iter().all(|beat| beat.hold_seconds == 30));
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_ten_minutes_without_coordinator_everything_arrives_once_and_in_order() {
+    let fake = Fake::new("c.example");
+    let disk = MemoryDisk::default();
+    let reporter = started(&fake, &disk);
+    reporter.put(vec![transition(1)], &[], None);
+    seen(&fake, |mind| mind.history.len() == 1).await;
+    fake.go_away();
+    for id in 2..=121 {
+        reporter.put(vec![transition(id)], &[], None);
+        tokio::time::sleep(Duration::from_secs(5)).await;
+    }
+    let status = reporter.status().borrow().clone();
+    assert_eq!(status.spooled, 120);
+    assert!(status.failing_since.is_some() && !status.error.is_empty(), "{status:?}");
+    fake.come_back();
+    seen(&fake, |mind| mind.history.len() == 121).await;
+    assert_eq!(ids(&fake), (1..=121).collect::<Vec<_>>());
+    let status = until(&reporter, |status| status.spooled == 0).await;
+    assert_eq!((status.error.as_str(), status.failing_since), ("", None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_answer_repeats_a_report_and_stores_it_once() {
+    let fake = Fake::new("c.example");
+    let reporter = started(&fake, &MemoryDisk::default());
+    until(&reporter, |status| status.enrolment == "enrolled").await;
+    fake.mind().lose_answers = true;
+    reporter.put(vec![transition(1), transition(2)], &[], None);
+    seen(&fake, |mind| mind.reports.iter().filter(|r| !r.transitions.is_empty()).count() >= 3).await;
+    fake.mind().lose_answers = false;
+    until(&reporter, |status| status.spooled == 0).await;
+    assert_eq!(ids(&fake), [1, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_goes_on_with_identity_and_spool() {
+    let fake = Fake::new("c.example");
+    let disk = MemoryDisk::default();
+    let first = started(&fake, &disk);
+    until(&first, |status| status.enrolment == "enrolled").await;
+    fake.go_away();
+    first.put(vec![transition(1)], &[], None);
+    // Killed, not stopped.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    drop(first);
+    fake.come_back();
+    let second = started(&fake, &disk);
+    until(&second, |status| status.enrolment == "enrolled" && status.spooled == 0).await;
+    assert_eq!((ids(&fake), fake.mind().enrolments.len()), (vec![1], 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_spool_that_was_restored_from_a_snapshot_begins_a_new_epoch() {
+    let fake = Fake::new("c.example");
+    let (disk, snapshot) = (MemoryDisk::default(), MemoryDisk::default());
+    let first = started(&fake, &disk);
+    until(&first, |status| status.enrolment == "enrolled").await;
+    for name in ["identity.key", "identity.json", "spool.log"] {
+        disk::replace(&snapshot, name, &disk.read(name).unwrap()).unwrap();
+    }
+    first.put(vec![transition(1)], &[], None);
+    seen(&fake, |mind| mind.history.len() == 1).await;
+    drop(first);
+    let second = started(&fake, &snapshot);
+    second.put(vec![transition(2)], &[], None);
+    seen(&fake, |mind| mind.history.len() == 2).await;
+    until(&second, |status| status.spooled == 0).await;
+    assert_eq!(ids(&fake), [1, 2]);
+    let epochs: std::collections::BTreeSet<_> = fake.mind().stored.keys().map(|(epoch, _)| *epoch).collect();
+    assert_eq!(epochs.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_ca_is_refused_with_both_checksums() {
+    let (fake, other) = (Fake::new("c.example"), Fake::new("other.example"));
+    let reporter = reporter(&[&fake], &MemoryDisk::default(), target(&[fake.url()], other.token()));
+    reporter.put(Vec::new(), &[], Some(state("d1")));
+    let status = until(&reporter, |status| !status.error.is_empty()).await;
+    assert!(status.error.contains(&fake.pin()) && status.error.contains(&other.pin()), "{}", status.error);
+    assert!(!status.error.contains("s3cret"));
+    assert!(fake.mind().enrolments.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn token_and_configuration_must_agree() {
+    let fake = Fake::new("c.example");
+    let mut target = target(&[fake.url()], fake.token());
+    target.ca_checksum = Some("0".repeat(64));
+    let reporter = reporter(&[&fake], &MemoryDisk::default(), target);
+    reporter.put(Vec::new(), &[], Some(state("d1")));
+    let status = until(&reporter, |status| !status.error.is_empty()).await;
+    assert!(status.error.contains(&"0".repeat(64)) && status.error.contains(&fake.pin()), "{}", status.error);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_who_approves_late_is_waited_for() {
+    let fake = Fake::new("c.example");
+    fake.mind().pending = 3;
+    let reporter = started(&fake, &MemoryDisk::default());
+    let status = until(&reporter, |status| status.enrolment == "pending").await;
+    assert_eq!(status.error, "outrider approve n1");
+    let status = until(&reporter, |status| status.enrolment == "enrolled").await;
+    assert_eq!(status.error, "");
+    let mind = fake.mind();
+    assert_eq!(mind.enrolments.len(), 4);
+    // The same key each time: the coordinator can tell that it is the same machine.
+    let keys: std::collections::BTreeSet<_> = mind
+        .enrolments
+        .iter()
+        .map(|request| rcgen::CertificateSigningRequestParams::from_pem(&request.csr).unwrap())
+        .map(|csr| rcgen::PublicKeyData::subject_public_key_info(&csr.public_key))
+        .collect();
+    assert_eq!(keys.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn refusals_are_told_from_troubles() {
+    let fake = Fake::new("c.example");
+    fake.mind().refuse = Some(ApiError::new(503, "StoreUnavailable", "the store is away", "Wait."));
+    let reporter = started(&fake, &MemoryDisk::default());
+    let status = until(&reporter, |status| !status.error.is_empty()).await;
+    assert_eq!((status.enrolment.as_str(), status.error.as_str()), ("none", "StoreUnavailable: the store is away Wait."));
+    fake.mind().refuse = Some(ApiError::new(401, "TokenExpired", "token tok ended", "Make a new token."));
+    until(&reporter, |status| status.enrolment == "refused" && status.error.starts_with("TokenExpired")).await;
+    fake.mind().refuse = None;
+    until(&reporter, |status| status.enrolment == "enrolled" && status.error.is_empty()).await;
+    fake.mind().refuse = Some(ApiError::new(403, "NodeRevoked", "node n1 was revoked", ""));
+    until(&reporter, |status| status.enrolment == "refused").await;
+    fake.mind().refuse = None;
+    until(&reporter, |status| status.enrolment == "enrolled").await;
+    assert_eq!(fake.mind().enrolments.len(), 1, "a revoked node must not enrol anew by itself");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_coordinator_that_forgot_the_node_is_enrolled_at_anew() {
+    let fake = Fake::new("c.example");
+    let reporter = started(&fake, &MemoryDisk::default());
+    until(&reporter, |status| status.enrolment == "enrolled").await;
+    fake.mind().refuse = Some(ApiError::new(404, "NodeUnknown", "no node uid-1", ""));
+    until(&reporter, |status| status.error.starts_with("NodeUnknown")).await;
+    fake.mind().refuse = None;
+    seen(&fake, |mind| mind.enrolments.len() == 2).await;
+    until(&reporter, |status| status.enrolment == "enrolled").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn desired_configuration_is_kept_over_a_restart() {
+    let fake = Fake::new("c.example");
+    let disk = MemoryDisk::default();
+    let reporter = started(&fake, &disk);
+    let spec = NodeConfigSpec { heartbeat_seconds: Some(5), ..NodeConfigSpec::default() };
+    let desired = NodeConfig { meta: TypeMeta::new("NodeConfig"), generation: 3, spec };
+    fake.mind().desired = Some(desired.clone());
+    until(&reporter, |status| status.desired.as_ref() == Some(&desired)).await;
+    reporter.in_force(3);
+    seen(&fake, |mind| mind.heartbeats.last().is_some_and(|beat| beat.generation == 3)).await;
+    drop(reporter);
+    let again = super::tests::reporter(&[], &disk, target(&[], TokenSource::None));
+    assert_eq!(again.status().borrow().desired, Some(desired));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_certificate_is_renewed_in_time_with_the_same_key() {
+    let fake = Fake::new("c.example");
+    fake.mind().renew_in = Some(0);
+    let disk = MemoryDisk::default();
+    let reporter = started(&fake, &disk);
+    seen(&fake, |mind| mind.renewals == 1).await;
+    until(&reporter, |status| status.enrolment == "enrolled" && status.error.is_empty()).await;
+    let key = disk.read("identity.key").unwrap();
+    reporter.put(vec![transition(1)], &[], None);
+    seen(&fake, |mind| mind.history.len() == 1).await;
+    assert_eq!((disk.read("identity.key").unwrap(), fake.mind().enrolments.len()), (key, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_clock_allows_enrolment_and_nothing_else() {
+    // The server's certificate is good from tomorrow on: this clock is a day behind.
+    let fake = Fake::with_certificate_in("c.example", 1);
+    let reporter = started(&fake, &MemoryDisk::default());
+    let status = until(&reporter, |status| status.enrolment == "enrolled" && !status.error.is_empty()).await;
+    assert!(status.error.contains("is a clock wrong?"), "{}", status.error);
+    let mind = fake.mind();
+    assert_eq!((mind.enrolments.len(), mind.reports.len()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_second_url_is_used_when_the_first_does_not_answer() {
+    let (dead, fake) = (Fake::new("dead.example"), Fake::new("c.example"));
+    dead.go_away();
+    let reporter = reporter(&[&dead, &fake], &MemoryDisk::default(), target(&[dead.url(), fake.url()], fake.token()));
+    reporter.put(vec![transition(1)], &[], Some(state("d1")));
+    seen(&fake, |mind| mind.history.len() == 1).await;
+    let status = until(&reporter, |status| status.error.is_empty()).await;
+    assert_eq!(status.coordinator, fake.url());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_state_folder_that_cannot_be_used_enrols_nothing_and_says_so() {
+    let fake = Fake::new("c.example");
+    let reporter = Reporter::start(ReporterOptions {
+        disk: Err("the state folder /x cannot be used: read-only".to_owned()),
+        limits: SpoolLimits::default(),
+        clock: Arc::new(|| Timestamp::from(SystemTime::now())),
+        transport: Arc::new(Lines(vec![fake.clone()])),
+        target: target(&[fake.url()], fake.token()),
+    });
+    reporter.put(vec![transition(1)], &[], Some(state("d1")));
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert!(reporter.status().borrow().error.contains("read-only"));
+    assert!(fake.mind().enrolments.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn stopping_delivers_what_waits_within_its_limit() {
+    let fake = Fake::new("c.example");
+    let disk = MemoryDisk::default();
+    let reporter = started(&fake, &disk);
+    until(&reporter, |status| status.enrolment == "enrolled").await;
+    reporter.put(vec![transition(1)], &[], None);
+    reporter.stop(Duration::from_secs(4)).await;
+    assert_eq!(ids(&fake), [1]);
+    let reporter = started(&fake, &disk);
+    until(&reporter, |status| status.enrolment == "enrolled").await;
+    fake.go_away();
+    reporter.put(vec![transition(2)], &[], None);
+    let began = tokio::time::Instant::now();
+    reporter.stop(Duration::from_secs(4)).await;
+    assert!(began.elapsed() <= Duration::from_secs(5));
+    let spool = Spool::open(Arc::new(disk), SpoolLimits::default(), Timestamp::default());
+    assert_eq!(spool.batch(9, 9_999).len(), 1, "what could not be sent waits on disk");
+}
