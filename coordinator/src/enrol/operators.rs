@@ -112,21 +112,23 @@ impl Operators {
         pin: Pin,
         now: Timestamp,
     ) -> Result<TokenText, EnrolError> {
-        let text = match files::read_secret(file)? {
-            Some(content) => match content.parse::<TokenText>() {
-                Ok(text) => text.with_pin(pin),
-                Err(e) => {
-                    log::warn!("{}: {e}; a new operator token is written there", file.display());
-                    TokenText::generate(pin)
-                }
-            },
+        let found = files::read_secret(file)?;
+        let text = match found.as_deref().map(str::parse::<TokenText>) {
+            Some(Ok(text)) => text.with_pin(pin),
+            Some(Err(e)) => {
+                log::warn!("{}: {e}; a new operator token is written there", file.display());
+                TokenText::generate(pin)
+            }
             None => TokenText::generate(pin),
         };
         if self.check(&text.reveal()).is_err() {
             self.add(store, &text, "first", now).await?;
         }
         // The hash is stored first: a file without its hash would be a token that opens nothing.
-        files::write_whole(file, format!("{}\n", text.reveal()).as_bytes(), 0o600)?;
+        let content = format!("{}\n", text.reveal());
+        if found.as_ref() != Some(&content) {
+            files::write_whole(file, content.as_bytes(), 0o600)?;
+        }
         Ok(text)
     }
 }

@@ -1,7 +1,7 @@
 //! The registrar: admission, certificates, revocation and identity, over the store.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
@@ -91,6 +91,8 @@ pub struct Registrar {
     pub(super) started_at: Timestamp,
     index: RwLock<Index>,
     operators: Operators,
+    /// The file of the first operator token, once it was asked for.
+    operator_file: Mutex<Option<PathBuf>>,
     departures: broadcast::Sender<Departure>,
     /// Uids whose life holds something the store does not know yet.
     pub(super) unsaved: Mutex<BTreeSet<String>>,
@@ -129,6 +131,7 @@ impl Registrar {
             started_at: now,
             index: RwLock::new(index),
             operators,
+            operator_file: Mutex::default(),
             departures: broadcast::Sender::new(DEPARTURES),
             unsaved: Mutex::default(),
             unsaved_bell: Notify::new(),
@@ -139,7 +142,7 @@ impl Registrar {
     }
 
     /// Says when the CA is another one than these nodes know: its folder was lost or restored from elsewhere.
-    async fn compare_authority(&self) -> Result<(), EnrolError> {
+    pub(super) async fn compare_authority(&self) -> Result<(), EnrolError> {
         let pins: Vec<String> = self.authority.roots().iter().map(|root| root.pin.to_string()).collect();
         let found = self.store.get(AUTHORITY_KEY).await?;
         let before: Vec<String> =
@@ -436,9 +439,21 @@ impl Registrar {
         Ok(record.view(self.index().uses(id)))
     }
 
-    /// The operator token in `file` (0600), made when there is none.
+    /// The operator token in `file` (0600), made when there is none. It follows the CA: after a rotation the file gets
+    /// the new pin when the registry is tended.
     pub async fn ensure_operator_token(&self, file: &Path, now: Timestamp) -> Result<TokenText, EnrolError> {
-        self.operators.ensure_file(&*self.store, file, self.authority.pin(), now).await
+        let text = self.operators.ensure_file(&*self.store, file, self.authority.pin(), now).await?;
+        *self.operator_file.lock().unwrap_or_else(PoisonError::into_inner) = Some(file.to_owned());
+        Ok(text)
+    }
+
+    /// Gives the operator token's file the pin of the active root.
+    pub(super) async fn refresh_operator_file(&self, now: Timestamp) -> Result<(), EnrolError> {
+        let file = self.operator_file.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(file) = file {
+            self.ensure_operator_token(&file, now).await?;
+        }
+        Ok(())
     }
 
     /// A further operator token.

@@ -146,6 +146,11 @@ async fn operators_are_known_by_their_tokens() {
     bed.authority.rotate(now()).unwrap();
     let rotated = bed.registrar.ensure_operator_token(&file, now()).await.unwrap();
     assert_eq!(rotated, first.with_pin(bed.authority.pin()));
+    bed.authority.retire(1, now()).unwrap();
+    bed.authority.rotate(now()).unwrap();
+    bed.registrar.tend(now()).await.unwrap();
+    let followed = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(followed.trim(), first.with_pin(bed.authority.pin()).reveal());
     bed.registrar.check_operator(&first.reveal()).unwrap();
 
     let second = bed.registrar.create_operator("ci", now()).await.unwrap();
