@@ -1,6 +1,8 @@
 //! What is shipped in `packaging/`, checked without a running system: ordering rules of the units, the sandbox's
 //! reasons, the default configuration. That it works under a real systemd is the suite `unit`'s to show.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests may fail loudly")]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

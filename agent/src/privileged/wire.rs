@@ -96,6 +96,8 @@ fn to_line(value: &impl Serialize) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -107,6 +109,23 @@ mod tests {
         assert_eq!(text(Reply::Names(vec!["x".into()]).to_line()), "{\"names\":[\"x\"]}\n");
         let refused = text(Reply::refused(Refusal::NotAllowed, "no").to_line());
         assert_eq!(refused, "{\"refused\":{\"refusal\":\"notAllowed\",\"detail\":\"no\"}}\n");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = Request::from_line(&bytes);
+            let _ = Reply::from_line(&bytes);
+        }
+
+        #[test]
+        fn any_path_survives_the_way(path in "\\PC{0,60}") {
+            for request in [Request::Open(path.clone()), Request::List(path.clone())] {
+                let line = request.to_line().unwrap();
+                prop_assert_eq!(line.iter().filter(|b| **b == b'\n').count(), 1);
+                prop_assert_eq!(Request::from_line(line.trim_ascii_end()), Ok(request));
+            }
+        }
     }
 
     #[test]
