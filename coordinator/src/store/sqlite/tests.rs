@@ -232,3 +232,40 @@ async fn migrations_lead_from_nothing_to_now_in_steps() {
     let mode: String = db.query_row("PRAGMA journal_mode", [], |row| row.get(0)).unwrap();
     assert_eq!(mode, "wal");
 }
+
+#[tokio::test]
+async fn a_wound_anywhere_stops_no_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    fill(&store, 60).await;
+    store.close().await;
+    drop(store);
+    let path = folder.path().join(FILE_NAME);
+    {
+        let db = rusqlite::Connection::open(&path).unwrap();
+        db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    }
+    let whole = fs::read(&path).unwrap();
+    let pages = whole.len() / 4096;
+    for page in (0..pages).step_by(pages / 12 + 1).chain([pages - 1]) {
+        for wound in [0x00, 0xff] {
+            let mut wounded = whole.clone();
+            wounded[page * 4096..][..4096].fill(wound);
+            let state = tempfile::tempdir().unwrap();
+            fs::write(state.path().join(FILE_NAME), &wounded).unwrap();
+            let opened = SqliteStore::open(state.path()).unwrap_or_else(|e| panic!("page {page}: {e}"));
+            opened.store.put("new", Bytes::new(), Expect::Any).await.unwrap();
+            opened.store.list("", "", 1000).await.unwrap();
+            opened.store.close().await;
+        }
+    }
+    // Cut short, as a copy that was interrupted.
+    for size in [100, 4096, whole.len() / 2, whole.len() - 4096] {
+        let state = tempfile::tempdir().unwrap();
+        fs::write(state.path().join(FILE_NAME), &whole[..size]).unwrap();
+        let opened = SqliteStore::open(state.path()).unwrap_or_else(|e| panic!("{size} bytes: {e}"));
+        assert!(opened.set_aside.is_some(), "{size} bytes");
+        opened.store.put("new", Bytes::new(), Expect::Any).await.unwrap();
+        opened.store.close().await;
+    }
+}
