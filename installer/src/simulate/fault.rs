@@ -28,6 +28,14 @@ pub(crate) struct Faults {
     pub(crate) silent: bool,
 }
 
+impl Faults {
+    /// What is wrong, without for how long: readings are taken anew when it changes.
+    pub(crate) fn story(&self) -> ([bool; 3], Option<usize>, u64, Option<GuestAgentFault>, bool) {
+        let down = self.members_down.map(|since| since.is_some());
+        (down, self.backend_dead, self.disk_filled / 10, self.guest_agent, self.clock_off_ms != 0)
+    }
+}
+
 /// How a guest agent can be missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GuestAgentFault {

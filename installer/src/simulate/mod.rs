@@ -18,7 +18,7 @@ use outrider_agent::net::Url;
 use outrider_agent::report::Token;
 use outrider_agent::report::disk::MemoryDisk;
 use outrider_protocol::{Latch, NodeFacts, Timestamp};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -35,6 +35,9 @@ fn facts(part: &Part, elapsed: Duration, now: Timestamp, latches: Vec<Latch>) ->
     facts.latches = latches;
     Some(facts)
 }
+
+/// Nodes that may enter at once.
+const AT_THE_DOOR: usize = 8;
 
 /// Names of the nodes that a play of `count` has.
 pub(crate) fn names(count: usize) -> Vec<String> {
@@ -77,6 +80,7 @@ impl Play {
             turn: Duration::from_secs(turn),
             heartbeat: Duration::from_secs(heartbeat),
             began: Instant::now(),
+            door: Arc::new(Semaphore::new(AT_THE_DOOR)),
             curtain: seen,
         };
         let wardrobe = state_dir.join(wardrobe::FILE);

@@ -9,7 +9,7 @@ use outrider_agent::report::{
     DeliveryStatus, Network, Reporter, ReporterOptions, SpoolLimits, Target, Token, TokenSource,
 };
 use outrider_protocol::{AgentFacts, Fact, Identity, Latch, NodeFacts, NodeRef, NodeState, Timestamp};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use super::fault;
@@ -17,6 +17,11 @@ use super::part::Part;
 
 /// How long a node may take to tell what it still has to tell when the play ends.
 const FAREWELL: Duration = Duration::from_secs(2);
+
+/// How long a node that enters may keep others waiting at the door.
+const ENTRANCE: Duration = Duration::from_secs(10);
+/// How old readings may be while nothing new is wrong: about the cadence of a real agent's checks.
+const CADENCE: Duration = Duration::from_secs(30);
 
 /// What all nodes of a play share.
 #[derive(Clone)]
@@ -31,6 +36,8 @@ pub(crate) struct Stage {
     pub(crate) heartbeat: Duration,
     /// When the play began.
     pub(crate) began: Instant,
+    /// Lets few enter at a time: a thousand enrolments at once are a load that no real fleet makes.
+    pub(crate) door: Arc<Semaphore>,
     /// Becomes true when the play ends.
     pub(crate) curtain: watch::Receiver<bool>,
 }
@@ -38,23 +45,35 @@ pub(crate) struct Stage {
 /// Plays `part` until the curtain falls. Its identity lies on `disk`, and so does its spool while it is silent.
 pub(crate) async fn play(part: Part, mut stage: Stage, disk: Arc<MemoryDisk>) {
     // Nodes that turn and enrol all at once are no fleet but a herd.
-    let delay = Duration::from_millis(15 * part.number as u64);
-    let first = Instant::now() + delay;
-    let mut turns = tokio::time::interval_at(first, stage.turn);
+    let mut door = tokio::select! {
+        door = stage.door.clone().acquire_owned() => door.ok(),
+        _ = stage.curtain.wait_for(|down| *down) => return,
+    };
+    let mut turns = tokio::time::interval(stage.turn);
     turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut latches: Vec<Latch> = Vec::new();
     let mut reporter: Option<Reporter> = None;
+    let mut shown = None;
+    let mut read_at: Option<Instant> = None;
     loop {
         tokio::select! {
             _ = turns.tick() => {}
             _ = stage.curtain.wait_for(|down| *down) => break,
         }
         let elapsed = stage.began.elapsed();
-        if fault::script(&part, elapsed).silent {
+        let faults = fault::script(&part, elapsed);
+        if faults.silent {
             // Switched off: no heartbeat, no farewell.
             reporter = None;
             continue;
         }
+        let story = faults.story();
+        let waits = latches.iter().any(|latch| latch.pending.is_some());
+        let fresh = read_at.is_some_and(|at| at.elapsed() < CADENCE);
+        if reporter.is_some() && fresh && !waits && shown == Some(story) {
+            continue;
+        }
+        (shown, read_at) = (Some(story), Some(Instant::now()));
         let reporter = reporter.get_or_insert_with(|| start(&part, &stage, disk.clone()));
         let status = reporter.status().borrow().clone();
         let Some(mut facts) = super::facts(&part, elapsed, now(), std::mem::take(&mut latches)) else {
@@ -67,6 +86,12 @@ pub(crate) async fn play(part: Part, mut stage: Stage, disk: Arc<MemoryDisk>) {
         let state = state(&part, &facts, &latched.conditions);
         reporter.put(latched.transitions, &latched.latches, Some(state));
         latches = latched.latches;
+        if let Some(door) = door.take() {
+            let mut status = reporter.status();
+            let entered = status.wait_for(|status| status.enrolment == "enrolled" && status.spooled == 0);
+            let _ = tokio::time::timeout(ENTRANCE, entered).await;
+            drop(door);
+        }
     }
     if let Some(reporter) = reporter {
         reporter.stop(FAREWELL).await;

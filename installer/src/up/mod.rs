@@ -39,11 +39,9 @@ pub(crate) async fn run(args: UpArgs, verbose: u8, screen: &mut Screen) -> anyho
         Some(folder) => std::path::absolute(folder)?,
         None => folders::state()?,
     };
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&state_dir)
-        .with_context(|| format!("cannot make the state folder {}", state_dir.display()))?;
+    DirBuilder::new().recursive(true).mode(0o700).create(&state_dir).with_context(|| {
+        format!("cannot make the state folder {}; choose another with --state-dir", state_dir.display())
+    })?;
     let mut lock = Lock::take(&state_dir)?;
     if verbose == 0 {
         logging::to_file(&state_dir.join("up.log"))?;
