@@ -99,12 +99,6 @@ pub struct Registrar {
     pub(super) unsaved_bell: Notify,
 }
 
-impl std::fmt::Debug for dyn Store {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("dyn Store")
-    }
-}
-
 impl Registrar {
     /// Reads the registry from the store.
     ///

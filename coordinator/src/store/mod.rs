@@ -122,6 +122,12 @@ pub trait Store: Send + Sync + 'static {
     fn watch<'a>(&'a self, prefix: &'a str, from: u64) -> BoxFuture<'a, StoreResult<Watch>>;
 }
 
+impl std::fmt::Debug for dyn Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("dyn Store")
+    }
+}
+
 /// Every entry under `prefix`, and the revision a watch may begin at.
 pub async fn list_all(store: &dyn Store, prefix: &str) -> StoreResult<(Vec<Entry>, u64)> {
     let mut page = store.list(prefix, "", 500).await?;

@@ -142,19 +142,24 @@ fn select(
     );
     let mut statement = db.prepare_cached(&sql)?;
     let rows = statement.query_map(&*values, |row| {
-        let text: String = row.get(6)?;
-        let transition: Transition = serde_json::from_str(&text).map_err(|e| {
-            rusqlite::Error::FromSqlConversionFailure(6, rusqlite::types::Type::Text, Box::new(e))
-        })?;
+        let (id, text): (i64, String) = (row.get(0)?, row.get(6)?);
         let epoch: [u8; 16] = row.get(3)?;
-        Ok(Event {
-            id: unsigned(row.get(0)?),
+        let transition: Transition = match serde_json::from_str(&text) {
+            Ok(transition) => transition,
+            Err(e) => {
+                // One event that was damaged must not hide all others.
+                log::error!("event {id} cannot be read and is left out: {e}");
+                return Ok(None);
+            }
+        };
+        Ok(Some(Event {
+            id: unsigned(id),
             origin: Origin { uid: row.get(1)?, name: row.get(2)? },
             epoch: Uuid::from_bytes(epoch),
             sequence: unsigned(row.get(4)?),
             received_at: Timestamp::from_millis(row.get(5)?),
             transition,
-        })
+        }))
     })?;
-    rows.collect()
+    rows.filter_map(Result::transpose).collect()
 }

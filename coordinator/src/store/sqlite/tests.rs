@@ -269,3 +269,14 @@ async fn a_wound_anywhere_stops_no_start() {
         opened.store.close().await;
     }
 }
+
+#[tokio::test]
+async fn one_event_that_cannot_be_read_hides_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    fill(&store, 3).await;
+    let db = rusqlite::Connection::open(folder.path().join(FILE_NAME)).unwrap();
+    db.execute("UPDATE events SET transition = '{' WHERE sequence = 2", []).unwrap();
+    let events = store.events(&EventFilter::default(), 0, 10).await.unwrap();
+    assert_eq!(events.iter().map(|e| e.sequence).collect::<Vec<_>>(), [1, 3]);
+}

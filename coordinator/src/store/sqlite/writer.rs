@@ -90,7 +90,7 @@ impl Writer {
         events: broadcast::Sender<Arc<Event>>,
     ) -> std::io::Result<Self> {
         let (requests, queue) = mpsc::channel(QUEUE);
-        let turn = Turn { path, revision, feed: Arc::downgrade(&feed), events };
+        let turn = Turn { path, revision, feed: Arc::downgrade(&feed), events, failing: None };
         thread::Builder::new().name("store-write".to_owned()).spawn(move || turn.run(db, queue, lock))?;
         Ok(Self { requests })
     }
@@ -141,6 +141,8 @@ struct Turn {
     revision: u64,
     feed: std::sync::Weak<Feed>,
     events: broadcast::Sender<Arc<Event>>,
+    /// Why the last group failed: said when it begins, changes and ends, not with every group.
+    failing: Option<StoreError>,
 }
 
 impl Turn {
@@ -163,7 +165,12 @@ impl Turn {
     /// other.
     fn commit(&mut self, db: &mut Connection, group: Vec<Request>) -> Option<oneshot::Sender<()>> {
         match self.transact(db, &group) {
-            Ok(done) => self.answer(group, done),
+            Ok(done) => {
+                if self.failing.take().is_some() {
+                    log::info!("{} takes writes again", self.path.display());
+                }
+                self.answer(group, done)
+            }
             Err(e) if group.len() > 1 && !of_the_disk(&e) => {
                 let mut closing = None;
                 for request in group {
@@ -173,7 +180,10 @@ impl Turn {
             }
             Err(e) => {
                 let error = failure(&self.path, &e);
-                log::error!("{} requests to the store failed: {error}", group.len());
+                if self.failing.as_ref() != Some(&error) {
+                    log::error!("writes fail, the first of them {} at once: {error}", group.len());
+                    self.failing = Some(error.clone());
+                }
                 refuse(group, &error)
             }
         }
