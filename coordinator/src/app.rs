@@ -1,7 +1,7 @@
 //! Everything that requests and background tasks share.
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use outrider_protocol::Timestamp;
 

@@ -107,7 +107,9 @@ async fn tend(app: Arc<App>, keep_history: Duration) {
         app.gate.sweep(app.clock().elapsed());
         match app.history.prune(app.clock().now().before(keep_history)).await {
             Ok(0) => {}
-            Ok(n) => log::info!("{n} transitions older than {} days were removed", keep_history.as_secs() / 86_400),
+            Ok(n) => {
+                log::info!("{n} transitions older than {} days were removed", keep_history.as_secs() / 86_400)
+            }
             Err(error) => log::warn!("the history could not be pruned: {error}"),
         }
         tokio::time::sleep(TEND_EVERY).await;

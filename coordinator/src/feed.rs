@@ -105,11 +105,7 @@ fn frame(event: &str, id: u64, data: &impl Serialize) -> Frame {
 }
 
 /// Publishes until it is dropped.
-pub(crate) async fn publish(
-    fleet: Arc<Fleet>,
-    feed: Arc<Feed>,
-    mut events: broadcast::Receiver<Arc<Event>>,
-) {
+pub(crate) async fn publish(fleet: Arc<Fleet>, feed: Arc<Feed>, mut events: broadcast::Receiver<Arc<Event>>) {
     let mut turn = tokio::time::interval(TURN);
     turn.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut turns = 0_u32;

@@ -38,7 +38,8 @@ pub(crate) struct Latches(Mutex<BTreeMap<Latch, String>>);
 impl Latches {
     /// Latches as they stand before anything has started.
     pub(crate) fn at_start() -> Self {
-        let waiting = [(Latch::Listeners, "not yet listening"), (Latch::Fleet, "not yet read from the store")];
+        let waiting =
+            [(Latch::Listeners, "not yet listening"), (Latch::Fleet, "not yet read from the store")];
         Self(Mutex::new(waiting.into_iter().map(|(latch, why)| (latch, why.to_owned())).collect()))
     }
 

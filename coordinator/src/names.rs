@@ -1,7 +1,7 @@
 //! The names a coordinator answers to: what stands in its certificate, and the one in its URL.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Names for the certificate: what was given, what is listened on, and this machine's own.
 pub(crate) fn certificate_names(given: &[String], listening: &[SocketAddr]) -> Vec<String> {
@@ -32,6 +32,16 @@ pub(crate) fn url(given: &[String], listening: &[SocketAddr]) -> String {
         Ok(IpAddr::V6(ip)) => format!("https://[{ip}]:{port}"),
         _ => format!("https://{host}:{port}"),
     }
+}
+
+/// How this machine itself reaches what listens on `address`.
+pub(crate) fn local(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        ip if !ip.is_unspecified() => ip,
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    };
+    SocketAddr::new(ip, address.port())
 }
 
 /// The host's name, where it can stand in a certificate.

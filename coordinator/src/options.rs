@@ -53,11 +53,7 @@ impl Default for Options {
 impl Options {
     /// A coordinator on a free loopback port: for tests and development.
     pub fn on_loopback(state_dir: impl Into<PathBuf>) -> Self {
-        Self {
-            listen: vec![(Ipv4Addr::LOCALHOST, 0).into()],
-            state_dir: state_dir.into(),
-            ..Self::default()
-        }
+        Self { listen: vec![(Ipv4Addr::LOCALHOST, 0).into()], state_dir: state_dir.into(), ..Self::default() }
     }
 }
 

@@ -1,13 +1,13 @@
 //! A running coordinator: opened, started, stopped.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use outrider_protocol::{CoordinatorView, Latch as NodeLatch, NodeView, TokenRequest, TokenView};
+use outrider_protocol::{CoordinatorView, Latch as NodeLatch, NodeView, Status, TokenRequest, TokenView};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -22,7 +22,7 @@ use crate::measured::Measured;
 use crate::metrics::Metrics;
 use crate::names;
 use crate::options::{Options, StartError};
-use crate::pki::{Authority, Lifetimes};
+use crate::pki::{Authority, Lifetimes, files};
 use crate::server::{Gate, Server, accept, bind};
 use crate::store::sqlite::SqliteStore;
 use crate::store::{History, Store, list_all};
@@ -31,6 +31,9 @@ use crate::store::{History, Store, list_all};
 const DRAIN: Duration = Duration::from_secs(5);
 /// The first operator token, in the state folder.
 pub const OPERATOR_TOKEN_FILE: &str = "operator.token";
+
+/// The address of the coordinator that runs on the state folder, for tools on the same machine.
+pub const ENDPOINT_FILE: &str = "endpoint";
 
 /// A running coordinator. Dropping it ends it at once; [`Coordinator::shutdown`] ends it in order.
 pub struct Coordinator {
@@ -41,6 +44,7 @@ pub struct Coordinator {
     tasks: JoinSet<()>,
     progress: watch::Receiver<u64>,
     database: Arc<SqliteStore>,
+    endpoint: PathBuf,
 }
 
 /// Starts a coordinator on the current runtime; it answers when this returns.
@@ -106,8 +110,21 @@ pub async fn start(options: Options) -> Result<Coordinator, StartError> {
         accepting.spawn(accept(server.clone(), listener));
     }
     app.latches.clear(Latch::Listeners);
+    let endpoint = options.state_dir.join(ENDPOINT_FILE);
+    if let Some(address) = addresses.first() {
+        files::write_whole(&endpoint, format!("{}\n", names::local(*address)).as_bytes(), 0o600)?;
+    }
     log::info!("listening on {addresses:?} as {}; CA {}", app.url, app.authority.pin());
-    Ok(Coordinator { app, addresses, operator_token, listeners: accepting, tasks, progress, database })
+    Ok(Coordinator {
+        app,
+        addresses,
+        operator_token,
+        listeners: accepting,
+        tasks,
+        progress,
+        database,
+        endpoint,
+    })
 }
 
 impl Coordinator {
@@ -146,6 +163,13 @@ impl Coordinator {
         self.app.fleet.nodes().iter().map(|node| self.app.fleet.view(node)).collect()
     }
 
+    /// How many nodes are ready, and how many there are.
+    pub fn count_nodes(&self) -> (usize, usize) {
+        let nodes = self.app.fleet.nodes();
+        let ready = nodes.iter().filter(|node| node.inner().ready() == Status::True).count();
+        (ready, nodes.len())
+    }
+
     /// Counts the turns of the main loop: a watchdog is fed while it grows.
     pub fn progress(&self) -> watch::Receiver<u64> {
         self.progress.clone()
@@ -169,6 +193,8 @@ impl Coordinator {
         self.tasks.shutdown().await;
         background::finish(&self.app).await;
         self.database.close().await;
+        // Left behind by a crash, it is wrong until the next start, and the tools say so.
+        let _ = std::fs::remove_file(&self.endpoint);
         log::info!("stopped");
     }
 }

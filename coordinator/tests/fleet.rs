@@ -1,5 +1,7 @@
 //! The way of a node: enrolled, reporting, silent, heard again; what a restart keeps; what certificates open.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test may fail loudly
+
 mod support;
 
 use std::time::Duration;
@@ -16,7 +18,10 @@ async fn a_node_enrols_reports_falls_silent_and_is_heard_again() {
     let operator = bed.operator();
 
     let (_, node) = operator.get("/v1/nodes/n1").await;
-    assert_eq!((&node["ready"], &node["conditions"][0]["reason"]), (&json!("Unknown"), &json!("NodeNeverReported")));
+    assert_eq!(
+        (&node["ready"], &node["conditions"][0]["reason"]),
+        (&json!("Unknown"), &json!("NodeNeverReported"))
+    );
 
     let state = agent.state(vec![ready()]);
     let mut connection = agent.client.open().await;
@@ -33,7 +38,8 @@ async fn a_node_enrols_reports_falls_silent_and_is_heard_again() {
     assert_eq!(clusters["items"][0]["nodes"], json!(["n1"]));
 
     // It announced a heartbeat every second and says nothing more.
-    let node = until("silent", async || operator.get("/v1/nodes/n1").await.1, |n| n["ready"] == "Unknown").await;
+    let node =
+        until("silent", async || operator.get("/v1/nodes/n1").await.1, |n| n["ready"] == "Unknown").await;
     let silent = &node["conditions"][0];
     assert_eq!((&silent["type"], &silent["reason"]), (&json!("Ready"), &json!("NodeSilent")), "{silent}");
     assert!(silent["message"].as_str().unwrap().contains("every 1 s"), "{silent}");
@@ -47,7 +53,8 @@ async fn a_node_enrols_reports_falls_silent_and_is_heard_again() {
         "three events",
         async || {
             let (_, events) = operator.get("/v1/nodes/n1/events").await;
-            let of = |e: &serde_json::Value| e["transition"]["condition"]["reason"].as_str().unwrap().to_owned();
+            let of =
+                |e: &serde_json::Value| e["transition"]["condition"]["reason"].as_str().unwrap().to_owned();
             events["items"].as_array().unwrap().iter().map(of).collect::<Vec<_>>()
         },
         |reasons| reasons.len() == 3,
@@ -96,7 +103,10 @@ async fn reports_are_refused_with_the_reason() {
 
     let (status, reason, body) = post(&two.report(vec![], None)).await;
     assert_eq!((status, &*reason), (403, "NotYourNode"));
-    assert!(body["message"].as_str().unwrap().contains("one") && body["message"].as_str().unwrap().contains("two"));
+    assert!(
+        body["message"].as_str().unwrap().contains("one")
+            && body["message"].as_str().unwrap().contains("two")
+    );
 
     assert_eq!(post(&one.report(vec![transition(5, ready())], None)).await.0, 200);
     let mut other = ready();

@@ -62,7 +62,9 @@ where
         }
         match body.frame().await {
             None => return Ok(all.freeze()),
-            Some(frame) => all.extend_from_slice(&frame.map_err(|e| cut_short(&e))?.into_data().unwrap_or_default()),
+            Some(frame) => {
+                all.extend_from_slice(&frame.map_err(|e| cut_short(&e))?.into_data().unwrap_or_default())
+            }
         }
     }
 }

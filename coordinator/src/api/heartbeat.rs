@@ -36,7 +36,6 @@ pub(crate) struct Beat<'a> {
     #[serde(borrow)]
     kind: Cow<'a, str>,
     epoch: Uuid,
-    sequence: u64,
     #[serde(borrow)]
     digest: Cow<'a, str>,
     #[serde(borrow)]
@@ -99,9 +98,7 @@ pub(crate) fn hear(app: &App, peer: &Peer, connection: &Connection, beat: &Beat<
         match inner.report.as_deref() {
             None => (0, true),
             Some(report) if report.epoch == beat.epoch => {
-                if beat.sequence < report.acknowledged {
-                    return Err(epoch_mismatch(beat.sequence, report.acknowledged));
-                }
+                // No sequence is compared: a report on another connection may have overtaken this heartbeat.
                 let is_known = report.state.as_ref().is_some_and(|s| s.digest == beat.digest);
                 let is_old = app.clock().now().since(report.last_state_at) >= STATE_AGE;
                 (report.acknowledged, !is_known || is_old)
@@ -208,8 +205,8 @@ mod tests {
         let bytes = serde_json::to_vec(&sent).unwrap();
         let beat = Beat::read(&bytes).unwrap();
         assert_eq!(
-            (beat.epoch, beat.sequence, &*beat.digest, &*beat.boot_id, beat.generation, beat.hold_seconds),
-            (sent.epoch, 7, "0011223344556677", "b", 3, 20)
+            (beat.epoch, &*beat.digest, &*beat.boot_id, beat.generation, beat.hold_seconds),
+            (sent.epoch, "0011223344556677", "b", 3, 20)
         );
     }
 

@@ -5,6 +5,7 @@
 //! router.
 
 mod agents;
+mod authority;
 pub(crate) mod body;
 pub(crate) mod error;
 mod events;
@@ -76,6 +77,9 @@ fn handler(route: Route) -> MethodRouter<Arc<App>> {
         Route::Watch => get(watch::watch),
         Route::GetOpenApi => get(openapi::serve),
         Route::GetCa => get(health::ca),
+        Route::ListRoots => get(authority::list),
+        Route::RotateCa => post(authority::rotate),
+        Route::RetireRoot => delete(authority::retire),
         Route::Healthz => get(health::healthz),
         Route::Readyz => get(health::readyz),
         Route::Metrics => get(health::metrics),
@@ -115,11 +119,24 @@ async fn door(
     next: Next,
 ) -> Response {
     let response = match admit(&app, endpoint, &request) {
-        Ok(()) => next.run(request).await,
+        Ok(()) => in_our_words(next.run(request).await).await,
         Err(failure) => failure.into_response(),
     };
     app.metrics.request(endpoint.route.as_str(), response.status().as_u16());
     response
+}
+
+/// A path or query that the router could not read, as an `ApiError` like every other failure.
+async fn in_our_words(response: Response) -> Response {
+    let is_text =
+        response.headers().get(header::CONTENT_TYPE).is_some_and(|t| t.as_bytes().starts_with(b"text/plain"));
+    if !response.status().is_client_error() || !is_text {
+        return response;
+    }
+    let status = response.status();
+    let message = axum::body::to_bytes(response.into_body(), 4096).await.unwrap_or_default();
+    let advice = "GET /v1/openapi.json has every path with its parameters.";
+    Failure::new(status, "InvalidRequest", String::from_utf8_lossy(&message), advice).into_response()
 }
 
 fn admit(app: &App, endpoint: &Endpoint, request: &Request) -> Answer<()> {
@@ -208,7 +225,12 @@ pub(crate) fn store_failure(error: &StoreError) -> Failure {
 
 /// A fault of ours.
 pub(crate) fn internal(what: &str) -> Failure {
-    Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "Internal", what, "This is a fault of Outrider; report it.")
+    Failure::new(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "Internal",
+        what,
+        "This is a fault of Outrider; report it.",
+    )
 }
 
 async fn no_such_path(request: Request) -> Response {

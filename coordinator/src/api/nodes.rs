@@ -105,7 +105,9 @@ fn selects(selector: &Selector, view: &NodeView) -> bool {
             "enrolment" => Some(view.enrolment.as_str()),
             "simulated" => Some(if view.simulated { "true" } else { "false" }),
             "zone" | "topology.kubernetes.io/zone" => Some(view.zone.as_str()).filter(|v| !v.is_empty()),
-            "region" | "topology.kubernetes.io/region" => Some(view.region.as_str()).filter(|v| !v.is_empty()),
+            "region" | "topology.kubernetes.io/region" => {
+                Some(view.region.as_str()).filter(|v| !v.is_empty())
+            }
             _ => None,
         }
     })
@@ -155,7 +157,6 @@ pub(super) async fn document<T: serde::de::DeserializeOwned>(
     request: Request,
 ) -> Answer<T> {
     let (parts, body) = request.into_parts();
-    let bytes =
-        super::body::read(&parts.headers, body, app.limits.body_bytes, app.limits.body_time).await?;
+    let bytes = super::body::read(&parts.headers, body, app.limits.body_bytes, app.limits.body_time).await?;
     super::body::document(kind, &bytes)
 }

@@ -72,11 +72,8 @@ fn not_stored(error: HistoryError) -> Failure {
 /// A node reports for itself only; the certificate says who it is. Its name, as enrolled.
 fn speaks_for_itself(node: &Node, report: &NodeReport) -> Answer<String> {
     let name = node.inner().record.name.clone();
-    let is_itself = if report.node.uid.is_empty() {
-        report.node.name == name
-    } else {
-        *report.node.uid == *node.uid
-    };
+    let is_itself =
+        if report.node.uid.is_empty() { report.node.name == name } else { *report.node.uid == *node.uid };
     if is_itself {
         return Ok(name);
     }
@@ -150,9 +147,11 @@ fn condition(c: &Condition) -> Result<(), String> {
     };
     word("type", c.condition_type.as_str())?;
     word("reason", c.reason.as_str())?;
-    for (field, text, limit) in
-        [("subject", &c.subject, MAX_NAME), ("message", &c.message, MAX_TEXT), ("advice", &c.advice, MAX_TEXT)]
-    {
+    for (field, text, limit) in [
+        ("subject", &c.subject, MAX_NAME),
+        ("message", &c.message, MAX_TEXT),
+        ("advice", &c.advice, MAX_TEXT),
+    ] {
         if text.len() > limit {
             return Err(format!("{field}: {} bytes; at most {limit} are taken", text.len()));
         }

@@ -160,6 +160,15 @@ endpoints! {
     ];
     /// Every trusted root.
     GetCa = GET "/v1/ca", Open, [], Empty => [(200, PEM, "PEM bundle; compare the pin before trusting it.")];
+    /// Trusted roots, the active one first, each with the nodes its retirement would leave out.
+    ListRoots = GET "/v1/ca/roots", Operator, [], Empty => [(200, Json("RootList"), "One root, or two while a rotation overlaps.")];
+    /// Makes a new root that issues from now on; the one before stays trusted until it is retired.
+    RotateCa = POST "/v1/ca/roots", Operator, [], Empty => [(201, Json("RootView"), "The new root.")];
+    /// Ends the trust in the root before the active one; refused while nodes have not renewed since.
+    RetireRoot = DELETE "/v1/ca/roots/{generation}", Operator,
+        [("force", "boolean", "true leaves those nodes out: they must enrol anew.")], Empty => [
+        (200, Json("RootList"), "What is trusted now.")
+    ];
     /// Whether the process lives.
     Healthz = GET "/healthz", Open, [], Empty => [(200, PLAIN, "It does.")];
     /// Whether it can do its work: every latch has dropped.

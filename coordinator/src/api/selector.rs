@@ -150,7 +150,11 @@ impl Reader<'_> {
     /// The value after `=`; it may be empty.
     fn value(&mut self) -> Result<String, SelectorError> {
         self.blanks();
-        if self.is_at_end() || self.rest().starts_with(',') { Ok(String::new()) } else { self.word("a value") }
+        if self.is_at_end() || self.rest().starts_with(',') {
+            Ok(String::new())
+        } else {
+            self.word("a value")
+        }
     }
 
     fn values(&mut self) -> Result<Vec<String>, SelectorError> {

@@ -144,7 +144,14 @@ impl Cluster {
 
 fn same_but_for_time(a: &[Condition], b: &[Condition]) -> bool {
     let told = |c: &Condition| {
-        (c.condition_type.clone(), c.subject.clone(), c.status, c.severity, c.reason.clone(), c.message.clone())
+        (
+            c.condition_type.clone(),
+            c.subject.clone(),
+            c.status,
+            c.severity,
+            c.reason.clone(),
+            c.message.clone(),
+        )
     };
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| told(a) == told(b))
 }

@@ -37,8 +37,7 @@ pub(crate) fn judge(hearing: &Hearing, silent_after: u32, now: Timestamp) -> Opt
     let Some(last_seen) = hearing.last_seen else {
         let waited = now.since(hearing.enrolled_at);
         let severity = if waited >= NEVER_REPORTED_WARNS { Severity::Warn } else { Severity::Info };
-        let message =
-            format!("Enrolled {} ago and has not reported yet.", words(waited.max(hearing.quiet)));
+        let message = format!("Enrolled {} ago and has not reported yet.", words(waited.max(hearing.quiet)));
         let advice = "Look at the agent on the node: outrider-agent status, journalctl -u outrider-agent. \
                       Its clock, its way to this coordinator, and the certificate it was given are the usual causes.";
         return Some(finding(severity, ReasonCode::NodeNeverReported, message, advice, now));
@@ -129,7 +128,10 @@ mod tests {
         assert_eq!(judged(&hearing(30)), None);
         let (severity, reason, message) = judged(&hearing(31)).unwrap();
         assert_eq!((severity, reason), (Severity::Warn, ReasonCode::NodeSilent));
-        assert!(message.contains("31 s") && message.contains("10 s") && message.contains("30 s"), "{message}");
+        assert!(
+            message.contains("31 s") && message.contains("10 s") && message.contains("30 s"),
+            "{message}"
+        );
         assert_eq!(judged(&hearing(301)).unwrap().0, Severity::Error);
     }
 
@@ -141,7 +143,10 @@ mod tests {
         assert_eq!(judged(&h), None);
         h.quiet = Duration::from_secs(40);
         let message = judged(&h).unwrap().2;
-        assert!(message.contains("this coordinator started 40 s ago") && message.contains("1 d 0 h"), "{message}");
+        assert!(
+            message.contains("this coordinator started 40 s ago") && message.contains("1 d 0 h"),
+            "{message}"
+        );
     }
 
     #[test]

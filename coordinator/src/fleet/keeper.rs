@@ -59,7 +59,9 @@ impl Fleet {
     }
 
     pub(super) fn judge_silence_of(&self, node: &Arc<Node>, elapsed: Duration, now: Timestamp) {
-        let Some(finding) = hearing::judge(&node.hearing(elapsed, now), self.silent_after, now) else { return };
+        let Some(finding) = hearing::judge(&node.hearing(elapsed, now), self.silent_after, now) else {
+            return;
+        };
         let judgement = Judgement { findings: vec![finding], ..Judgement::default() };
         let transitions = {
             let mut inner = node.inner();

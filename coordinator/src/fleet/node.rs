@@ -8,8 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use outrider_protocol::{
-    Condition, ConditionType, Latch, NodeState, NodeView, Profile, Status, Timestamp,
-    TypeMeta,
+    Condition, ConditionType, Latch, NodeState, NodeView, Profile, Status, Timestamp, TypeMeta,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;

@@ -22,10 +22,13 @@ impl Fleet {
             let (state, changed) = match (state, before.as_deref()) {
                 (Some(Some(state)), before) => {
                     let told = before.and_then(|b| b.state.as_ref());
-                    let is_new = told.is_none_or(|t| t.digest != state.digest || t.conditions != state.conditions);
+                    let is_new =
+                        told.is_none_or(|t| t.digest != state.digest || t.conditions != state.conditions);
                     (Some(state), Changed { shown: is_new, member: true })
                 }
-                (_, before) => (before.and_then(|b| b.state.clone()), Changed { shown: false, member: false }),
+                (_, before) => {
+                    (before.and_then(|b| b.state.clone()), Changed { shown: false, member: false })
+                }
             };
             let last_state_at = match before.as_deref() {
                 Some(before) if !changed.member => before.last_state_at,

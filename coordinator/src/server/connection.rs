@@ -19,10 +19,10 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::Server;
 use super::connections::{Caller, Connection};
 use super::gate::{Pass, Refused};
 use super::hello::{Hello, plain_http_answer};
-use super::Server;
 use super::peer::Peer;
 use crate::api;
 use crate::app::App;
@@ -49,7 +49,8 @@ pub(super) fn spawn(server: Arc<Server>, stream: TcpStream, remote: SocketAddr) 
                 Refused::Address(_) => "address",
             };
             app.metrics.refused(kind);
-            app.said.warn(&app.clock(), "refused", || format!("a connection of {remote} is refused: {refused}"));
+            app.said
+                .warn(&app.clock(), "refused", || format!("a connection of {remote} is refused: {refused}"));
         }
     }
 }
@@ -76,7 +77,12 @@ async fn serve(server: Arc<Server>, stream: TcpStream, remote: SocketAddr, mut p
 }
 
 /// Answers requests until either side has enough.
-async fn requests(server: &Arc<Server>, tls: TlsStream<TcpStream>, connection: Arc<Connection>, is_named: bool) {
+async fn requests(
+    server: &Arc<Server>,
+    tls: TlsStream<TcpStream>,
+    connection: Arc<Connection>,
+    is_named: bool,
+) {
     let limits = &server.app.limits;
     let service = {
         let (server, connection) = (server.clone(), connection.clone());

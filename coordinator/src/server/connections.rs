@@ -82,12 +82,7 @@ impl Connections {
 
     /// Adds a connection; when its node has more than `per_node`, its oldest is asked to end. An agent behind a network
     /// that drops connections silently must not be locked out by those it cannot know to be dead.
-    pub(crate) fn open(
-        self: &Arc<Self>,
-        remote: SocketAddr,
-        caller: Caller,
-        per_node: u32,
-    ) -> Registered {
+    pub(crate) fn open(self: &Arc<Self>, remote: SocketAddr, caller: Caller, per_node: u32) -> Registered {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let connection = Arc::new(Connection {
             id,

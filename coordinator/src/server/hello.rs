@@ -17,8 +17,7 @@ pub(crate) enum Hello {
     Nothing,
 }
 
-const METHODS: [&[u8]; 9] =
-    [b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"PRI "];
+const METHODS: [&[u8]; 9] = [b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"PRI "];
 /// Beginning of the binary PROXY protocol.
 const PROXY_V2: &[u8] = b"\r\n\r\n";
 

@@ -29,7 +29,9 @@ pub enum BindError {
         address: SocketAddr,
     },
     /// Low ports are root's.
-    #[error("{address} may not be listened on: ports below 1024 need CAP_NET_BIND_SERVICE; choose a higher one")]
+    #[error(
+        "{address} may not be listened on: ports below 1024 need CAP_NET_BIND_SERVICE; choose a higher one"
+    )]
     Forbidden {
         /// The address.
         address: SocketAddr,

@@ -12,8 +12,8 @@ mod listener;
 pub(crate) mod pace;
 pub(crate) mod peer;
 
-pub use gate::Limits;
 pub(crate) use gate::Gate;
+pub use gate::Limits;
 pub use listener::BindError;
 pub(crate) use listener::{accept, bind};
 pub use pace::Rate;

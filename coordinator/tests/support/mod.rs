@@ -269,7 +269,8 @@ impl Agent {
     }
 
     pub fn client(bed: &Bed, key: &KeyPair, response: &EnrollResponse) -> Client {
-        let chain = CertificateDer::pem_slice_iter(response.certificate.as_bytes()).map(|c| c.unwrap()).collect();
+        let chain =
+            CertificateDer::pem_slice_iter(response.certificate.as_bytes()).map(|c| c.unwrap()).collect();
         let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
         Client::new(bed.address(), bed.roots(), Some((chain, key)))
     }
