@@ -6,9 +6,8 @@ use outrider_protocol::{
     ConditionType, EndpointFacts, EtcdFacts, Fact, ReasonCode as R, Severity, Status, Timestamp, UnknownCause,
 };
 
-use super::view::{is_down, lacks_leader, name_of};
+use super::view::{is_down, lacks_leader, name_of, silent_for};
 use crate::finding::Finding;
-use crate::wording::Span;
 
 const TYPE: ConditionType = ConditionType::EtcdMemberHealthy;
 
@@ -36,8 +35,7 @@ pub(super) fn judge(etcd: &EtcdFacts, at: Timestamp, now: Timestamp) -> Finding 
     let status = match &endpoint.status {
         Fact::Known { value, .. } => value,
         Fact::Unknown { cause, detail, .. } if is_down(cause) => {
-            let since =
-                endpoint.down_since.map(|t| format!(" for {}", Span(now.since(t)))).unwrap_or_default();
+            let since = silent_for(endpoint, now);
             let message = format!("The local member does not answer at {url}{since}: {cause}, {detail}.");
             return new(Status::False, Severity::Error, R::EtcdMemberDown, message)
                 .advice(down_advice(cause));

@@ -71,7 +71,7 @@ impl<'a> Space<'a> {
         let quota = if self.quota_is_default { ", the default" } else { "" };
         match self.in_use {
             Some(used) => format!(
-                "{}: size {}, in use {} ({} of the quota {}{quota})",
+                "{}: size {}, in use {}, {} of the quota {}{quota}",
                 self.name,
                 Bytes(self.size),
                 Bytes(used),
@@ -79,7 +79,7 @@ impl<'a> Space<'a> {
                 Bytes(self.quota)
             ),
             None => format!(
-                "{}: size {} ({} of the quota {}{quota}), in-use size not reported",
+                "{}: size {}, {} of the quota {}{quota}; in-use size not reported",
                 self.name,
                 Bytes(self.size),
                 Percent(self.size_percent()),

@@ -76,8 +76,14 @@ pub(crate) fn health(
     })
 }
 
+/// " for 10 min", or nothing while the silence is as young as the question.
+pub(crate) fn silent_for(e: &EndpointFacts, now: Timestamp) -> String {
+    let silence = e.down_since.map(|t| now.since(t)).filter(|d| *d >= Duration::from_secs(1));
+    silence.map(|d| format!(" for {}", Span(d))).unwrap_or_default()
+}
+
 fn endpoint_health(e: &EndpointFacts, cluster_id: &str, now: Timestamp) -> (Health, String) {
-    let since = e.down_since.map(|t| format!(" for {}", Span(now.since(t)))).unwrap_or_default();
+    let since = silent_for(e, now);
     match &e.status {
         Fact::Known { value: status, .. } => status_health(status, cluster_id),
         Fact::Unknown { cause, detail, .. } if is_down(cause) => {
