@@ -9,6 +9,9 @@ pub(crate) mod nodes;
 pub(crate) mod report;
 pub(crate) mod tokens;
 
+#[cfg(test)]
+mod tests;
+
 use outrider_protocol::Condition;
 
 /// The conditions with the worst first, then by type and subject.

@@ -1,0 +1,275 @@
+//! What people see, byte for byte, at a fixed time. `OUTRIDER_BLESS=1 cargo test -p outrider-cli --lib show` writes the
+//! files anew; read the difference before you commit it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use outrider_protocol::{
+    Check, ClusterView, Condition, ConditionType, EventView, Identity, NodeConditions, NodeRef, NodeView,
+    NotApplicable, Profile, ReasonCode, Severity, Status, Timestamp, TokenKind, TokenView, Transition,
+    TypeMeta,
+};
+
+use super::report::Layout;
+use super::{clusters, conditions, describe, events, nagios, nodes, report, tokens};
+use crate::output::{Column, Table};
+
+fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+fn now() -> Timestamp {
+    at("2027-03-01T12:00:00.000Z")
+}
+
+fn condition(
+    condition_type: ConditionType,
+    subject: &str,
+    status: Status,
+    severity: Severity,
+    reason: ReasonCode,
+    words: (&str, &str),
+) -> Condition {
+    Condition {
+        condition_type,
+        status,
+        severity,
+        reason,
+        message: words.0.to_owned(),
+        advice: words.1.to_owned(),
+        subject: subject.to_owned(),
+        last_transition_time: at("2027-03-01T11:55:20.000Z"),
+        observed_at: at("2027-03-01T11:59:58.000Z"),
+    }
+}
+
+fn some_conditions() -> Vec<Condition> {
+    vec![
+        condition(
+            ConditionType::Ready,
+            "",
+            Status::True,
+            Severity::Ok,
+            ReasonCode::AgentRunning,
+            ("Agent 0.1.0 runs; 6 checks have been read.", ""),
+        ),
+        condition(
+            ConditionType::EtcdQuorum,
+            "",
+            Status::False,
+            Severity::Error,
+            ReasonCode::EtcdQuorumLost,
+            (
+                "Quorum is lost: 3 voters, quorum 2, 1 healthy, tolerates 0 more; m2 does not answer for 31 s and m3 does \
+                 not answer for 12 s.",
+                "Bring the named members back, one is enough if it makes the quorum. Do not restart the ones that answer.",
+            ),
+        ),
+        condition(
+            ConditionType::HostHealthy,
+            "/var/lib/rancher",
+            Status::True,
+            Severity::Warn,
+            ReasonCode::DiskSpaceLow,
+            ("12.1 GB of 107.4 GB (11 %) available on /var/lib/rancher.", "Free space before 5 % are left."),
+        ),
+        condition(
+            ConditionType::GuestAgentReady,
+            "",
+            Status::Unknown,
+            Severity::Warn,
+            ReasonCode::PermissionDenied,
+            (
+                "The process list could not be read: permission denied.\nA second line\u{1b}[31m.",
+                "Ask as root.",
+            ),
+        ),
+    ]
+}
+
+fn verdict() -> NodeConditions {
+    NodeConditions {
+        meta: TypeMeta::new("NodeConditions"),
+        node: NodeRef {
+            name: "db1".to_owned(),
+            uid: String::new(),
+            cluster: "rancher".to_owned(),
+            profile: Profile::RancherHaServer,
+            simulated: false,
+        },
+        conditions: some_conditions(),
+        not_applicable: vec![
+            NotApplicable { check: Check::LoadBalancer, reason: "no load balancer is configured".to_owned() },
+            NotApplicable { check: Check::CloudInit, reason: "cloud-init is not installed".to_owned() },
+        ],
+    }
+}
+
+fn some_nodes() -> Vec<NodeView> {
+    let node = |name: &str, cluster: &str, ready, enrolment: &str, conditions| NodeView {
+        meta: TypeMeta::new("Node"),
+        name: name.to_owned(),
+        uid: format!("uid-of-{name}"),
+        cluster: cluster.to_owned(),
+        profile: Profile::RancherHaServer,
+        simulated: name.starts_with("sim"),
+        ready,
+        last_seen: (enrolment != "pending").then(|| at("2027-03-01T11:59:57.000Z")),
+        enrolled_at: at("2027-02-20T08:00:00.000Z"),
+        agent_version: "0.1.0".to_owned(),
+        zone: "zone-a".to_owned(),
+        region: String::new(),
+        labels: BTreeMap::from([("team".to_owned(), "blue".to_owned())]),
+        identity: Identity {
+            machine_id_hash: "ab".repeat(32),
+            macs: vec!["52:54:00:12:34:56".to_owned()],
+            addresses: vec!["192.0.2.11/24".to_owned(), "2001:db8::11/64".to_owned()],
+            ..Identity::default()
+        },
+        enrolment: enrolment.to_owned(),
+        conditions,
+    };
+    vec![
+        node("db1", "rancher", Status::True, "approved", some_conditions()),
+        node("grün-日本", "", Status::True, "approved", some_conditions()[..1].to_vec()),
+        node("new", "", Status::Unknown, "pending", Vec::new()),
+        node("old", "rancher", Status::Unknown, "revoked", Vec::new()),
+        node("sim-vm-1", "", Status::Unknown, "approved", some_conditions()[3..].to_vec()),
+    ]
+}
+
+fn some_clusters() -> Vec<ClusterView> {
+    let mut quorum = some_conditions().remove(1);
+    quorum.subject = "rancher".to_owned();
+    let cluster = |name: &str, nodes: &[&str], conditions| ClusterView {
+        meta: TypeMeta::new("Cluster"),
+        name: name.to_owned(),
+        nodes: nodes.iter().map(|name| (*name).to_owned()).collect(),
+        conditions,
+    };
+    vec![cluster("empty", &[], Vec::new()), cluster("rancher", &["db1", "db2", "db3"], vec![quorum])]
+}
+
+fn some_events() -> Vec<EventView> {
+    let event = |id, index: usize, previous_status, removed, merged| EventView {
+        meta: TypeMeta::new("Event"),
+        id,
+        node: "db1".to_owned(),
+        received_at: now(),
+        transition: Transition {
+            at: at("2027-03-01T11:55:20.000Z"),
+            condition: some_conditions().remove(index),
+            previous_status,
+            previous_reason: None,
+            removed,
+            merged,
+        },
+    };
+    vec![
+        event(1, 0, None, false, 0),
+        event(2, 1, Some(Status::True), false, 3),
+        event(3, 2, Some(Status::True), false, 0),
+        event(4, 3, Some(Status::True), true, 0),
+    ]
+}
+
+fn some_tokens() -> Vec<TokenView> {
+    let token = |id: &str, kind, expires: Option<&str>, uses_left, revoked| TokenView {
+        meta: TypeMeta::new("Token"),
+        id: id.to_owned(),
+        token_kind: kind,
+        created_at: at("2027-03-01T10:00:00.000Z"),
+        expires_at: expires.map(at),
+        uses_left,
+        name_pattern: "pool1-*".to_owned(),
+        rate_per_hour: 10,
+        cluster: String::new(),
+        revoked,
+        token: String::new(),
+    };
+    vec![
+        token("aaaaaaaaaa", TokenKind::Once, Some("2027-03-02T10:00:00.000Z"), Some(1), false),
+        token("bbbbbbbbbb", TokenKind::Once, Some("2027-03-01T11:00:00.000Z"), Some(1), false),
+        token("cccccccccc", TokenKind::Pool, None, None, false),
+        token("dddddddddd", TokenKind::Pool, None, None, true),
+        token("eeeeeeeeee", TokenKind::Once, Some("2027-03-02T10:00:00.000Z"), Some(0), false),
+    ]
+}
+
+fn golden(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/show/golden").join(name);
+    if std::env::var_os("OUTRIDER_BLESS").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    let wanted = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        text == wanted,
+        "{name} has changed; if that is meant: OUTRIDER_BLESS=1 cargo test -p outrider-cli --lib show\n\
+         --- is\n{text}\n--- was\n{wanted}"
+    );
+}
+
+fn table<T>(columns: Vec<Column<T>>, items: &[T], wide: bool, width: Option<usize>, colour: bool) -> String {
+    let mut table = Table::new(columns, wide);
+    table.limit = width;
+    table.colour = colour;
+    table.render(items)
+}
+
+const PLAIN: Layout = Layout { width: None, colour: false, wide: false };
+
+#[test]
+fn the_verdict_over_one_node() {
+    golden("report.txt", &report::node(&verdict(), PLAIN));
+    golden("report-wide.txt", &report::node(&verdict(), Layout { wide: true, ..PLAIN }));
+    golden("report-100.txt", &report::node(&verdict(), Layout { width: Some(100), ..PLAIN }));
+    golden("report-60.txt", &report::node(&verdict(), Layout { width: Some(60), ..PLAIN }));
+    golden("report-colour.txt", &report::node(&verdict(), Layout { colour: true, ..PLAIN }));
+}
+
+#[test]
+fn one_line_for_a_monitoring_system() {
+    let facts = serde_json::from_str(include_str!("../simulate/recordings/rancher-server.json")).unwrap();
+    let line = nagios::line(&verdict(), &facts);
+    assert_eq!(line.matches('\n').count(), 1);
+    assert_eq!(line.matches('|').count(), 1);
+    golden("nagios.txt", &line);
+}
+
+#[test]
+fn lists_of_the_fleet() {
+    golden("nodes.txt", &table(nodes::columns(now()), &some_nodes(), false, None, false));
+    golden("nodes-wide.txt", &table(nodes::columns(now()), &some_nodes(), true, None, false));
+    golden("nodes-100.txt", &table(nodes::columns(now()), &some_nodes(), false, Some(100), false));
+    golden("nodes-colour.txt", &table(nodes::columns(now()), &some_nodes(), false, None, true));
+    golden("clusters.txt", &table(clusters::columns(), &some_clusters(), true, None, false));
+    golden("events.txt", &table(events::columns(), &some_events(), false, None, false));
+    golden("tokens.txt", &table(tokens::columns(now()), &some_tokens(), true, None, false));
+    let mut owned: Vec<_> = some_nodes()
+        .iter()
+        .flat_map(|node| {
+            node.conditions.iter().map(|c| conditions::Owned::new(node.name.clone(), node.simulated, c))
+        })
+        .collect();
+    conditions::sort(&mut owned);
+    golden("conditions.txt", &table(conditions::columns(now()), &owned, false, None, false));
+}
+
+#[test]
+fn all_that_is_known_of_one() {
+    golden("describe-node.txt", &describe::node(&some_nodes()[0], &some_events(), now(), PLAIN));
+    golden("describe-cluster.txt", &describe::cluster(&some_clusters()[1], &some_nodes()[..1], now(), PLAIN));
+}
+
+#[test]
+fn no_line_is_wider_than_the_terminal() {
+    use unicode_width::UnicodeWidthStr;
+    for width in [60, 80, 100, 140] {
+        let layout = Layout { width: Some(width), ..PLAIN };
+        for line in report::rows(&some_conditions(), layout).lines().skip(1) {
+            assert!(line.width() <= width, "{width}: {line}");
+        }
+    }
+    let text = table(nodes::columns(now()), &some_nodes(), false, Some(120), false);
+    assert!(text.lines().all(|line| line.width() <= 120), "{text}");
+}
