@@ -8,6 +8,7 @@ use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
+use super::alert::AlertFirst;
 use super::{Connection, Failure, ProxySettings, Resolve, Url, connect, resolve, tls, within};
 
 /// A byte stream to a server, whatever it is made of.
@@ -59,7 +60,7 @@ async fn secured(
         tls::handshake(stream, config, &url.host).await.map_err(|e| e.during(&what))
     })
     .await?;
-    Ok(Box::new(stream))
+    Ok(Box::new(AlertFirst::new(stream)))
 }
 
 /// How to reach servers over HTTP/1.1.

@@ -7,6 +7,7 @@
 //! The tour: [`Url`] (what is accepted as an address), [`resolve`] and [`connect`], [`tls`] (roots, pins, observing),
 //! [`Connection`] (HTTP/1.1 on one connection), [`proxy`] (CONNECT and NO_PROXY), [`Dialer`] (all of them in a row).
 
+mod alert;
 pub mod certificate;
 mod connect;
 mod dial;

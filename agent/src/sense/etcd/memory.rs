@@ -81,9 +81,10 @@ impl Memory {
         self.credentials.as_ref().map(|c| c.http.clone())
     }
 
-    /// Client URLs of the last list.
+    /// Client URLs of the other members in the last list.
     pub(super) fn known_urls(&self) -> Vec<Url> {
-        self.owners.keys().cloned().collect()
+        let others = self.owners.iter().filter(|(_, owner)| Some(**owner) != self.local_member);
+        others.map(|(url, _)| url.clone()).collect()
     }
 
     /// The local member's endpoint, if a pass with these settings has found one.

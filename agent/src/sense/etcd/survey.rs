@@ -1,7 +1,8 @@
 //! Who is asked, in which order, and what came of it.
 //!
-//! First the local member and whatever is configured; then the member list, from the best of those that answered;
-//! then every member not heard yet, all at once. Each endpoint answers for itself and has its own second.
+//! First the local member, whatever is configured and the members of the last list, all at once; then the member list,
+//! from the best of those that answered; then members not heard yet. Each endpoint answers for itself and has its own
+//! second, so a pass costs a second when somebody is silent, and two when that one is new.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -68,7 +69,7 @@ pub(super) struct Survey {
     pub(super) alarms: Result<Vec<AlarmMember>, Failure>,
 }
 
-/// Asks everybody. `known` are client URLs of the last list, for when nobody else can give one.
+/// Asks everybody. `known` are client URLs of the other members in the last list.
 pub(super) async fn survey(
     cx: &SenseContext,
     found: &Found,
@@ -77,18 +78,14 @@ pub(super) async fn survey(
     known: &[Url],
 ) -> Survey {
     let mut asked = Asker { cx, tls, connections, looks: Vec::new() };
-    asked.look_at(found.endpoints.iter().cloned()).await;
+    asked.look_at(found.endpoints.iter().chain(known).cloned()).await;
     if let (Some(other), Some(Look { status: Err(failure), .. })) =
         (&found.local_alternative, asked.looks.first())
         && failure.cause == UnknownCause::ConnectionRefused
     {
         asked.look_instead(other.clone()).await;
     }
-    let mut list = asked.member_list().await;
-    if list.is_err() {
-        asked.look_at(known.iter().cloned()).await;
-        list = asked.member_list().await;
-    }
+    let list = asked.member_list().await;
     let mut bad_urls = Vec::new();
     let mut rest = Vec::new();
     for member in list.iter().flat_map(|list| &list.members) {
@@ -104,9 +101,21 @@ pub(super) async fn survey(
     }
     let voice = asked.voice();
     let (alarms, ()) = tokio::join!(alarms(voice), asked.look_at(rest));
-    // What was not asked in this pass belongs to a member that is gone.
-    let current: BTreeSet<Url> = asked.looks.iter().map(|look| look.url.clone()).collect();
-    let looks = asked.looks;
+    let mut looks = asked.looks;
+    if let Ok(list) = &list {
+        // What the list no longer names belongs to a member that is gone, unless somebody wants it asked.
+        let named: BTreeSet<Url> = list
+            .members
+            .iter()
+            .flat_map(|m| &m.client_urls)
+            .filter_map(|text| Url::parse(text).ok())
+            .collect();
+        let mut first = true;
+        looks.retain(|look| {
+            std::mem::take(&mut first) || found.endpoints.contains(&look.url) || named.contains(&look.url)
+        });
+    }
+    let current: BTreeSet<Url> = looks.iter().map(|look| look.url.clone()).collect();
     connections.retain(|url, _| current.contains(url));
     Survey { looks, bad_urls, list, alarms }
 }
