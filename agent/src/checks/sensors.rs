@@ -13,6 +13,9 @@ use super::{Reading, SlotGuard};
 use crate::config::Settings;
 use crate::sense::{self, SenseContext};
 
+/// Limit of a check that has none of its own.
+const LIMIT: Duration = Duration::from_secs(30);
+
 /// What a pass is given beside the machine.
 #[derive(Clone)]
 pub struct PassContext {
@@ -67,14 +70,16 @@ impl Sensors for Machine {
                     Some(Reading::Etcd(etcd.look(&cx, &settings.etcd, interval).await))
                 })
             }
+            Check::LoadBalancer => Box::pin(async move {
+                let _guard = guard;
+                let settings = &context.settings;
+                let limit = settings.checks.get(&Check::LoadBalancer).map_or(LIMIT, |check| check.timeout);
+                let read = sense::load_balancer::read(&cx, &settings.load_balancers, limit);
+                Some(Reading::LoadBalancer(read.await))
+            }),
             check => Box::pin(async move {
                 let _guard = guard;
-                Reading::unknown(
-                    &check,
-                    UnknownCause::NotYetRead,
-                    "this version has no such sensor",
-                    cx.now(),
-                )
+                Reading::unknown(&check, UnknownCause::NotYetRead, "this version has no such sensor", cx.now())
             }),
         }
     }
