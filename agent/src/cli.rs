@@ -121,7 +121,9 @@ pub async fn execute(arguments: Arguments) -> anyhow::Result<ExitCode> {
 
 /// The exit code of a failure.
 pub fn exit_code_of(error: &anyhow::Error) -> ExitCode {
-    let code = if let Some(RunError::Socket(SocketError::InUse(_)) | RunError::StateInUse(_)) = error.downcast_ref() {
+    let code = if let Some(RunError::Socket(SocketError::InUse(_)) | RunError::StateInUse(_)) =
+        error.downcast_ref()
+    {
         EX_TEMPFAIL
     } else if let Some(AskError::NotRunning(_)) = error.downcast_ref() {
         EX_TEMPFAIL

@@ -79,7 +79,12 @@ impl Sensors for Machine {
             }),
             check => Box::pin(async move {
                 let _guard = guard;
-                Reading::unknown(&check, UnknownCause::NotYetRead, "this version has no such sensor", cx.now())
+                Reading::unknown(
+                    &check,
+                    UnknownCause::NotYetRead,
+                    "this version has no such sensor",
+                    cx.now(),
+                )
             }),
         }
     }

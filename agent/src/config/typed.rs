@@ -192,7 +192,11 @@ fn etcd(root: &mut Section, etcd: &mut EtcdSettings) {
         // Left out, the port is etcd's, not the scheme's.
         let has_port = s.trim_end_matches('/').rsplit(':').next().is_some_and(|t| t.parse::<u16>().is_ok());
         let port = if has_port { written.port } else { 2379 };
-        Ok(format!("{}://{}", if written.tls { "https" } else { "http" }, Url { port, ..written }.host_and_port()))
+        Ok(format!(
+            "{}://{}",
+            if written.tls { "https" } else { "http" },
+            Url { port, ..written }.host_and_port()
+        ))
     };
     set(&mut etcd.endpoints, section.texts("endpoints", endpoint));
     etcd.ca = section.text("ca", path);

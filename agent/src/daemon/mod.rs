@@ -122,3 +122,6 @@ pub async fn termination() {
     };
     tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
 }
+
+#[cfg(test)]
+mod tests;

@@ -80,7 +80,7 @@ impl State {
         self.config_problems = loaded.problems.iter().map(ToString::to_string).collect();
         if loaded.problems.is_empty() || first {
             self.own = loaded.settings.clone();
-            self.settings = Arc::new(loaded.settings.clone());
+            self.take_settings(loaded.settings.clone());
             self.config_files = loaded.files.iter().map(|file| file.display().to_string()).collect();
         }
     }
@@ -101,7 +101,8 @@ impl State {
 
     /// Delivery ended inside: nothing will be delivered until the daemon is started anew.
     pub(super) fn delivery_ended(&mut self, now: Timestamp) {
-        "delivery failed inside Outrider; restart the agent and report its journal".clone_into(&mut self.delivery.error);
+        "delivery failed inside Outrider; restart the agent and report its journal"
+            .clone_into(&mut self.delivery.error);
         self.delivery.failing_since.get_or_insert(now);
     }
 

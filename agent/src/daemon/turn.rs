@@ -163,14 +163,21 @@ impl Daemon {
         self.journal.sum_up(now);
         let refresh = self.refreshed.is_none_or(|at| now.duration_since(at) >= REFRESH);
         let write = refresh || !transitions.is_empty();
-        let (desired, coordinator) = (self.state.delivery.desired.clone(), self.state.delivery.coordinator.clone());
+        let (desired, coordinator) =
+            (self.state.delivery.desired.clone(), self.state.delivery.coordinator.clone());
         let input = act::TurnInput {
             transitions: &transitions,
             coordinator: Some(coordinator.as_str()).filter(|url| !url.is_empty()),
             desired: desired.as_ref().filter(|desired| desired.generation != self.state.generation),
             status_file: write.then(|| self.runtime_dir.join("status.json")),
             // Embedded, we run beside a packaged daemon whose file it is.
-            textfile: self.state.settings.report.textfile.clone().filter(|_| write && self.embedding.is_none()),
+            textfile: self
+                .state
+                .settings
+                .report
+                .textfile
+                .clone()
+                .filter(|_| write && self.embedding.is_none()),
         };
         let (actions, _held) = act::plan(&input);
         for action in &actions {
@@ -276,7 +283,10 @@ impl Daemon {
         for jump in self.timekeeper.look(Clocks::read()) {
             match jump {
                 Jump::Suspended(time) => {
-                    log::info!("the machine was suspended for {} s; everything is read again", time.as_secs());
+                    log::info!(
+                        "the machine was suspended for {} s; everything is read again",
+                        time.as_secs()
+                    );
                     self.schedule.all_due(Instant::now());
                     self.reporter.wake();
                 }
@@ -286,6 +296,12 @@ impl Daemon {
                 }
             }
         }
+    }
+
+    /// The verdict of the last turn.
+    #[cfg(test)]
+    pub(super) fn verdict(&self) -> &outrider_protocol::NodeConditions {
+        &self.state.verdict
     }
 
     /// The last words: within five seconds, what can be written and sent is.

@@ -24,7 +24,8 @@ impl Backoff {
 
     /// It failed; how long to wait. `random` lies in 0..1.
     pub(super) fn failed(&mut self, random: f64) -> Duration {
-        let most = self.base.saturating_mul(1u32.checked_shl(self.failures).unwrap_or(u32::MAX)).min(self.cap);
+        let most =
+            self.base.saturating_mul(1u32.checked_shl(self.failures).unwrap_or(u32::MAX)).min(self.cap);
         self.failures = self.failures.saturating_add(1).min(31);
         most.mul_f64(random.clamp(0.0, 1.0))
     }

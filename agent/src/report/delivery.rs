@@ -48,8 +48,7 @@ const RENEW_RETRY: Duration = Duration::from_secs(300);
 /// Refusals after which the same machine may enrol anew with its token.
 const FORGOTTEN: [&str; 3] = ["NodeUnknown", "CertificateGraceOver", "CertificateUnknown"];
 /// Refusals of an enrolled node that an operator decided or must decide.
-const REFUSED: [&str; 5] =
-    ["NodeRevoked", "NodeSuperseded", "IdentityCloned", "NotYourNode", "KeyChanged"];
+const REFUSED: [&str; 5] = ["NodeRevoked", "NodeSuperseded", "IdentityCloned", "NotYourNode", "KeyChanged"];
 
 /// How enrolment stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +99,8 @@ pub(super) struct Delivery {
     too_large: usize,
     recent_epochs: VecDeque<Instant>,
     stopping: bool,
+    /// Whether an exchange has ended since the start, well or not.
+    tried: bool,
 }
 
 impl Delivery {
@@ -152,6 +153,7 @@ impl Delivery {
             too_large: 0,
             recent_epochs: VecDeque::new(),
             stopping: false,
+            tried: false,
         }
     }
 
@@ -174,7 +176,8 @@ impl Delivery {
     }
 
     fn is_drained(&self) -> bool {
-        let idle = !self.enrolling && !self.reporting && self.spooling_since.is_none() && self.work.is_empty();
+        let idle =
+            !self.enrolling && !self.reporting && self.spooling_since.is_none() && self.work.is_empty();
         self.stopping && idle && (!self.has_news() || !self.may_report())
     }
 
@@ -226,7 +229,10 @@ impl Delivery {
     }
 
     fn may_report(&self) -> bool {
-        self.delivers() && self.enrolment == Enrolment::Enrolled && self.tls.is_some() && self.retry_at <= Instant::now()
+        self.delivers()
+            && self.enrolment == Enrolment::Enrolled
+            && self.tls.is_some()
+            && self.retry_at <= Instant::now()
     }
 
     fn has_news(&self) -> bool {
@@ -234,32 +240,32 @@ impl Delivery {
         !self.view.batch.is_empty() || changed || (self.wants_state && self.state.is_some())
     }
 
-    /// When something falls due by itself.
+    /// When something falls due by itself. What is under way ends by itself and needs no time here.
     fn next_due(&self) -> Instant {
         let now = Instant::now();
-        let far = now + Duration::from_secs(3600);
-        let mut due = far;
-        if !self.view.durable && self.spooling_since.is_none() {
-            due = due.min(self.retry_disk_at);
-        }
-        if let Some(since) = self.spooling_since {
-            due = due.min(since + DISK_HANGS);
-        }
-        if self.delivers() && self.enrolment != Enrolment::Unread && self.state.is_some() {
-            if !self.enrolling && self.enrolment != Enrolment::Enrolled {
-                due = due.min(self.retry_at);
+        let mut due = now + Duration::from_secs(3600);
+        let mut at = |time: Instant, wanted: bool| {
+            if wanted {
+                due = due.min(time);
             }
-            if self.enrolment == Enrolment::Enrolled {
-                due = if self.reporting { due } else { due.min(self.refresh_at.max(self.retry_at)) };
-                due = if self.beating { due } else { due.min(self.beat_at.max(self.retry_at)) };
-                due = if self.renewing { due } else { due.min(self.renew_at) };
-                if self.has_news() && !self.reporting {
-                    due = due.min(self.retry_at);
-                }
-            }
+        };
+        match self.spooling_since {
+            Some(since) if since + DISK_HANGS > now => at(since + DISK_HANGS, true),
+            Some(_) => at(now + DISK_HANGS, true),
+            None => at(self.retry_disk_at, !self.view.durable),
         }
-        // A due time that has passed belongs to something under way; it must not make this loop spin.
-        if due <= now { now + Duration::from_millis(50) } else { due }
+        if self.delivers() && self.state.is_some() && self.enrolment != Enrolment::Unread && !self.stopping {
+            let enrolled = self.enrolment == Enrolment::Enrolled;
+            at(self.retry_at, !enrolled && !self.enrolling);
+            at(self.renew_at, enrolled && !self.renewing);
+            // A certificate that has ended is good for its renewal alone.
+            let speaks = enrolled && !self.has_ended();
+            at(self.retry_at, speaks && !self.reporting && self.has_news());
+            at(self.refresh_at.max(self.retry_at), speaks && !self.reporting);
+            at(self.beat_at.max(self.retry_at), speaks && !self.beating && !self.reporting);
+        }
+        // Should a time that has passed have no errand after all, this loop must not spin.
+        due.max(now + Duration::from_millis(20))
     }
 
     fn send_errands(&mut self) {
@@ -281,13 +287,16 @@ impl Delivery {
         if self.stopping && self.enrolment != Enrolment::Enrolled {
             return;
         }
-        if self.enrolment != Enrolment::Enrolled && !(self.enrolment == Enrolment::Refused && self.ledger.is_some()) {
+        if self.enrolment != Enrolment::Enrolled
+            && !(self.enrolment == Enrolment::Refused && self.ledger.is_some())
+        {
             if !self.enrolling && self.retry_at <= now {
                 self.enrolling = true;
                 let (line, target, anew) = (self.line.clone(), self.target.clone(), self.enrol_anew);
                 let marks = state.identity;
-                self.errands
-                    .spawn(async move { Done::Enrolled(errands::enrol(line, disk, target, marks, anew).await) });
+                self.errands.spawn(async move {
+                    Done::Enrolled(errands::enrol(line, disk, target, marks, anew).await)
+                });
             }
             return;
         }
@@ -357,7 +366,8 @@ impl Delivery {
 
     fn beat_errand(&mut self, tls: Arc<ClientConfig>, now: Instant) {
         // The first report goes first, on the connection that the heartbeat will hold.
-        if self.beating || self.stopping || self.beat_at > now || (self.reporting && self.beaten_at.is_none()) {
+        if self.beating || self.stopping || self.beat_at > now || (self.reporting && self.beaten_at.is_none())
+        {
             return;
         }
         self.beating = true;
@@ -491,7 +501,8 @@ impl Delivery {
         match result {
             Ok(enrolled) => {
                 self.take_enrolled(enrolled);
-                let until = self.ledger.as_ref().map(|ledger| ledger.not_after.to_string()).unwrap_or_default();
+                let until =
+                    self.ledger.as_ref().map(|ledger| ledger.not_after.to_string()).unwrap_or_default();
                 log::info!("certificate renewed, good until {until}");
                 self.worked();
             }
@@ -549,7 +560,8 @@ impl Delivery {
                 self.worked();
                 let began = self.beaten_at.unwrap_or_else(Instant::now);
                 // A held answer means that the next is due; one that came early asked for something.
-                let pause = if ack.resync || ack.desired.is_some() { BEAT_GAP } else { self.target.heartbeat };
+                let pause =
+                    if ack.resync || ack.desired.is_some() { BEAT_GAP } else { self.target.heartbeat };
                 self.beat_at = began + pause;
                 if beaten.epoch == self.view.epoch {
                     self.acknowledged(ack.acknowledged);
@@ -638,6 +650,7 @@ impl Delivery {
     }
 
     fn say_failure(&mut self, error: &str) {
+        self.tried = true;
         let now = (self.clock)();
         self.status.send_modify(|status| {
             if status.error != error {
@@ -649,6 +662,7 @@ impl Delivery {
     }
 
     fn worked(&mut self) {
+        self.tried = true;
         self.backoff.reset();
         self.refused.reset();
         self.retry_at = Instant::now();
@@ -666,14 +680,17 @@ impl Delivery {
     fn publish(&self) {
         let enrolment = match self.enrolment {
             _ if !self.delivers() => "none",
+            // What the process before knew stands until something else is known.
+            Enrolment::Unread | Enrolment::None if !self.tried => &self.status.borrow().enrolment.clone(),
             Enrolment::Unread | Enrolment::None => "none",
             Enrolment::Pending => "pending",
             Enrolment::Enrolled => "enrolled",
             Enrolment::Refused => "refused",
         };
-        let hangs = self.spooling_since.filter(|since| since.elapsed() >= DISK_HANGS).map(|since| {
-            format!("the disk has not answered for {} s", since.elapsed().as_secs() / 5 * 5)
-        });
+        let hangs = self
+            .spooling_since
+            .filter(|since| since.elapsed() >= DISK_HANGS)
+            .map(|since| format!("the disk has not answered for {} s", since.elapsed().as_secs() / 5 * 5));
         let problem = [self.view.problem.clone(), hangs.unwrap_or_default()];
         let problem = problem.into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join("; ");
         let uid = self.ledger.as_ref().map(|ledger| ledger.node_uid.clone()).unwrap_or_default();

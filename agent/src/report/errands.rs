@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use http::StatusCode;
 use outrider_protocol::{
-    ClockOffset, EnrollRequest, EnrollResponse, Fact, Heartbeat, Identity as Marks, NodeConfig, NodeReport, RenewRequest,
-    ReportAck, SequencedTransition, TypeMeta,
+    ClockOffset, EnrollRequest, EnrollResponse, Fact, Heartbeat, Identity as Marks, NodeConfig, NodeReport,
+    RenewRequest, ReportAck, SequencedTransition, TypeMeta,
 };
 use rustls::ClientConfig;
 use uuid::Uuid;
@@ -118,7 +118,12 @@ pub(super) fn view(spool: &mut Spool, deliver: bool) -> SpoolView {
 }
 
 /// Does work on the spool where it may block.
-pub(super) async fn spool_work(spool: SharedSpool, blocks: bool, work: Vec<SpoolWork>, deliver: bool) -> Done {
+pub(super) async fn spool_work(
+    spool: SharedSpool,
+    blocks: bool,
+    work: Vec<SpoolWork>,
+    deliver: bool,
+) -> Done {
     let run = move || {
         let mut spool = spool.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         for item in work {
@@ -141,7 +146,10 @@ pub(super) async fn spool_work(spool: SharedSpool, blocks: bool, work: Vec<Spool
 }
 
 /// Runs blocking work on its own thread, or here when it does not block.
-pub(super) async fn on_a_thread<T: Send + 'static>(blocks: bool, work: impl FnOnce() -> T + Send + 'static) -> T {
+pub(super) async fn on_a_thread<T: Send + 'static>(
+    blocks: bool,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> T {
     if !blocks {
         return work();
     }
@@ -212,7 +220,10 @@ pub(super) async fn enrol(
     let mut connection = line.open(tls::client_config(verifier.clone(), None, &[])?).await?;
     if let Some(skew) = verifier.clock_skew() {
         let direction = if skew.seconds > 0 { "ahead" } else { "behind" };
-        log::warn!("by the coordinator's certificate this clock is at least {} s {direction}", skew.seconds.abs());
+        log::warn!(
+            "by the coordinator's certificate this clock is at least {} s {direction}",
+            skew.seconds.abs()
+        );
     }
     let request = EnrollRequest {
         meta: TypeMeta::new("EnrollRequest"),
@@ -228,7 +239,8 @@ pub(super) async fn enrol(
     let offset = offset_of(&exchanged, exchanged.answer.server_time, &line);
     let response = exchanged.answer;
     if exchanged.status == StatusCode::ACCEPTED || response.certificate.is_empty() {
-        let retry_after = Duration::from_secs(response.retry_after_seconds.unwrap_or(30).clamp(1, 600).into());
+        let retry_after =
+            Duration::from_secs(response.retry_after_seconds.unwrap_or(30).clamp(1, 600).into());
         return Ok(EnrolOutcome::Pending { text: response.pending, retry_after, clock_offset: Some(offset) });
     }
     let (clock, blocks) = (line.clock.clone(), disk.blocks());
@@ -239,7 +251,11 @@ pub(super) async fn enrol(
     Ok(EnrolOutcome::Enrolled(on_a_thread(blocks, store).await?))
 }
 
-fn offset_of<T>(exchanged: &Exchanged<T>, server_time: outrider_protocol::Timestamp, line: &Line) -> Fact<ClockOffset> {
+fn offset_of<T>(
+    exchanged: &Exchanged<T>,
+    server_time: outrider_protocol::Timestamp,
+    line: &Line,
+) -> Fact<ClockOffset> {
     clock_offset(server_time, exchanged.ended, exchanged.round_trip, &line.addresses.current())
 }
 
@@ -268,7 +284,8 @@ fn agreed_pin(token: &Token, configured: Option<&str>) -> Result<[u8; 32], Excha
     let mut pin = [0; 32];
     for (i, byte) in pin.iter_mut().enumerate() {
         let digits = token.pin.get(2 * i..2 * i + 2).unwrap_or_default();
-        *byte = u8::from_str_radix(digits, 16).map_err(|_| unprepared("the token's CA checksum is no hex"))?;
+        *byte =
+            u8::from_str_radix(digits, 16).map_err(|_| unprepared("the token's CA checksum is no hex"))?;
     }
     Ok(pin)
 }
@@ -317,9 +334,12 @@ pub(super) async fn report(
         Ok((exchanged.answer, offset, connection))
     };
     match exchange.await {
-        Ok((ack, offset, connection)) => {
-            Reported { result: Ok((ack, Some(offset))), epoch, digest, connection: keep.then_some(connection) }
-        }
+        Ok((ack, offset, connection)) => Reported {
+            result: Ok((ack, Some(offset))),
+            epoch,
+            digest,
+            connection: keep.then_some(connection),
+        },
         Err(error) => Reported { result: Err(error), epoch, digest, connection: None },
     }
 }

@@ -13,11 +13,12 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use outrider_protocol::{
-    ApiError, EnrollRequest, EnrollResponse, Heartbeat, NodeConfig, NodeReport, RenewRequest, ReportAck, Timestamp,
-    TypeMeta, UnknownCause, hex,
+    ApiError, EnrollRequest, EnrollResponse, Heartbeat, NodeConfig, NodeReport, RenewRequest, ReportAck,
+    Timestamp, TypeMeta, UnknownCause, hex,
 };
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateSigningRequestParams, IsCa, Issuer, KeyPair, PKCS_ECDSA_P256_SHA256,
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, IsCa, Issuer, KeyPair,
+    PKCS_ECDSA_P256_SHA256,
 };
 use rustls::ClientConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -87,7 +88,8 @@ impl Fake {
         let root = params.self_signed(&key).unwrap();
         let issuer = Issuer::new(params, key);
         let mut server = CertificateParams::new(vec![host.to_owned()]).unwrap();
-        let from = std::time::SystemTime::now() - Duration::from_secs(3600) + Duration::from_secs(86_400) * days;
+        let from =
+            std::time::SystemTime::now() - Duration::from_secs(3600) + Duration::from_secs(86_400) * days;
         server.not_before = from.into();
         server.not_after = (from + Duration::from_secs(86_400 * 365)).into();
         let server_key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
@@ -303,7 +305,8 @@ impl Mind {
     }
 
     fn ack(&self, epoch: uuid::Uuid, generation: u64) -> ReportAck {
-        let acknowledged = self.stored.keys().filter(|(e, _)| *e == epoch).map(|(_, s)| *s).max().unwrap_or(0);
+        let acknowledged =
+            self.stored.keys().filter(|(e, _)| *e == epoch).map(|(_, s)| *s).max().unwrap_or(0);
         ReportAck {
             meta: TypeMeta::new("ReportAck"),
             acknowledged,

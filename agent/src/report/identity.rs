@@ -90,7 +90,9 @@ impl Identity {
                 Ok(ledger) => Some(ledger),
                 Err(why) => {
                     let aside = disk::set_aside(disk, LEDGER, now.as_millis())?;
-                    found.push(format!("the ledger {why}; it was set aside as {aside} and enrolment is repeated"));
+                    found.push(format!(
+                        "the ledger {why}; it was set aside as {aside} and enrolment is repeated"
+                    ));
                     None
                 }
             },
@@ -170,7 +172,8 @@ fn read(disk: &dyn Disk, name: &str) -> io::Result<Option<Vec<u8>>> {
 }
 
 fn new_key(disk: &dyn Disk) -> Result<KeyPair, IdentityError> {
-    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(|e| IdentityError::Key(e.to_string()))?;
+    let key =
+        KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(|e| IdentityError::Key(e.to_string()))?;
     disk::replace(disk, KEY, key.serialize_pem().as_bytes())?;
     Ok(key)
 }
@@ -272,7 +275,11 @@ mod tests {
         disk::replace(&disk, KEY, b"-----BEGIN PRIVATE KEY-----\nAAAA\n").unwrap();
         let again = Identity::open(&disk, now().after(std::time::Duration::from_secs(1))).unwrap();
         assert!(again.ledger().is_none() && again.key_sha256() != identity.key_sha256());
-        assert!(again.found.contains("the key was damaged") && again.found.contains("belongs to another key"), "{}", again.found);
+        assert!(
+            again.found.contains("the key was damaged") && again.found.contains("belongs to another key"),
+            "{}",
+            again.found
+        );
         assert!(!again.found.contains("AAAA"));
     }
 

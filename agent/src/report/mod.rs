@@ -25,7 +25,9 @@ mod transport;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use outrider_protocol::{ClockOffset, Fact, Latch, NodeConfig, NodeState, Timestamp, Transition};
+use outrider_protocol::{
+    ClockOffset, ConditionType, Fact, Latch, NodeConfig, NodeState, ReasonCode, Timestamp, Transition,
+};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -107,7 +109,10 @@ impl Reporter {
         if !view.problem.is_empty() {
             log::error!("spool: {}", view.problem);
         }
-        let status = DeliveryStatus { desired, error: unusable, ..DeliveryStatus::default() };
+        let mut status = DeliveryStatus { desired, error: unusable, ..DeliveryStatus::default() };
+        if status.error.is_empty() && !options.target.urls.is_empty() {
+            remember(&mut status, &latches);
+        }
         let (sender, receiver) = watch::channel(status);
         let outbox = Arc::new(Outbox::default());
         let delivery = Delivery::new(
@@ -171,6 +176,22 @@ impl Reporter {
 impl Drop for Reporter {
     fn drop(&mut self) {
         self.task.abort();
+    }
+}
+
+/// A delivery that failed before a restart has not begun to work by it: what was shown stands until the first exchange.
+fn remember(status: &mut DeliveryStatus, latches: &[Latch]) {
+    let shown = latches.iter().map(|latch| &latch.condition);
+    for condition in shown.filter(|c| c.condition_type == ConditionType::ReportsDelivered) {
+        let enrolment = match condition.reason {
+            ReasonCode::EnrolmentPending => "pending",
+            ReasonCode::EnrolmentRefused => "refused",
+            ReasonCode::CoordinatorUnreachable => "none",
+            _ => continue,
+        };
+        enrolment.clone_into(&mut status.enrolment);
+        "no exchange since the restart of the agent".clone_into(&mut status.error);
+        status.failing_since = Some(condition.last_transition_time);
     }
 }
 

@@ -190,7 +190,12 @@ impl Spool {
 
     /// What is wrong; empty when the spool works and was found whole.
     pub fn problem(&self) -> String {
-        [self.problem.as_str(), self.found.as_str()].iter().filter(|p| !p.is_empty()).copied().collect::<Vec<_>>().join("; ")
+        [self.problem.as_str(), self.found.as_str()]
+            .iter()
+            .filter(|p| !p.is_empty())
+            .copied()
+            .collect::<Vec<_>>()
+            .join("; ")
     }
 
     /// Whether everything that waits is on disk.
@@ -317,7 +322,8 @@ impl Spool {
     /// Writes to the open segment; `None` when there is none. Any failure closes it for good.
     fn write(&mut self, frames: &[u8], sync: bool) -> Option<Result<(), SpoolError>> {
         let segment = self.segment.as_mut()?;
-        let result = segment.file.append(frames).and_then(|()| if sync { segment.file.sync() } else { Ok(()) });
+        let result =
+            segment.file.append(frames).and_then(|()| if sync { segment.file.sync() } else { Ok(()) });
         segment.bytes += frames.len();
         Some(result.map_err(|error| self.failed(error)))
     }

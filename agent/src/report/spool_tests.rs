@@ -94,7 +94,12 @@ impl FaultyDisk {
             Inode { durable: content.len(), content, dropped: false }
         });
         let inodes = inodes.collect();
-        FaultyDisk(Arc::new(Mutex::new(Platter { inodes, durable_names: names.clone(), names, fail_in: None })))
+        FaultyDisk(Arc::new(Mutex::new(Platter {
+            inodes,
+            durable_names: names.clone(),
+            names,
+            fail_in: None,
+        })))
     }
 }
 

@@ -3,8 +3,8 @@
 use std::time::SystemTime;
 
 use outrider_protocol::{
-    ApiError, Condition, ConditionType, Identity, NodeConfigSpec, NodeRef, Profile, ReasonCode, Severity, Status,
-    TypeMeta,
+    ApiError, Condition, ConditionType, Identity, NodeConfigSpec, NodeRef, Profile, ReasonCode, Severity,
+    Status, TypeMeta,
 };
 use tokio::time::timeout;
 
@@ -109,7 +109,10 @@ async fn enrols_reports_and_beats() {
     reporter.put((1..=3).map(transition).collect(), &[], None);
     seen(&fake, |mind| mind.history.len() == 3 && mind.heartbeats.len() >= 3).await;
     let status = until(&reporter, |status| status.spooled == 0).await;
-    assert_eq!((status.enrolment.as_str(), status.node_uid.as_str(), status.error.as_str()), ("enrolled", "uid-1", ""));
+    assert_eq!(
+        (status.enrolment.as_str(), status.node_uid.as_str(), status.error.as_str()),
+        ("enrolled", "uid-1", "")
+    );
     assert!(status.clock_offset.unwrap().value().unwrap().offset_ms.abs() < 60_000);
     assert!(status.certificate_not_after.is_some());
     let mind = fake.mind();
@@ -243,9 +246,13 @@ async fn refusals_are_told_from_troubles() {
     fake.mind().refuse = Some(ApiError::new(503, "StoreUnavailable", "the store is away", "Wait."));
     let reporter = started(&fake, &MemoryDisk::default());
     let status = until(&reporter, |status| !status.error.is_empty()).await;
-    assert_eq!((status.enrolment.as_str(), status.error.as_str()), ("none", "StoreUnavailable: the store is away Wait."));
+    assert_eq!(
+        (status.enrolment.as_str(), status.error.as_str()),
+        ("none", "StoreUnavailable: the store is away Wait.")
+    );
     fake.mind().refuse = Some(ApiError::new(401, "TokenExpired", "token tok ended", "Make a new token."));
-    until(&reporter, |status| status.enrolment == "refused" && status.error.starts_with("TokenExpired")).await;
+    until(&reporter, |status| status.enrolment == "refused" && status.error.starts_with("TokenExpired"))
+        .await;
     fake.mind().refuse = None;
     until(&reporter, |status| status.enrolment == "enrolled" && status.error.is_empty()).await;
     fake.mind().refuse = Some(ApiError::new(403, "NodeRevoked", "node n1 was revoked", ""));
@@ -312,7 +319,8 @@ async fn a_wrong_clock_allows_enrolment_and_nothing_else() {
 async fn the_second_url_is_used_when_the_first_does_not_answer() {
     let (dead, fake) = (Fake::new("dead.example"), Fake::new("c.example"));
     dead.go_away();
-    let reporter = reporter(&[&dead, &fake], &MemoryDisk::default(), target(&[dead.url(), fake.url()], fake.token()));
+    let reporter =
+        reporter(&[&dead, &fake], &MemoryDisk::default(), target(&[dead.url(), fake.url()], fake.token()));
     reporter.put(vec![transition(1)], &[], Some(state("d1")));
     seen(&fake, |mind| mind.history.len() == 1).await;
     let status = until(&reporter, |status| status.error.is_empty()).await;

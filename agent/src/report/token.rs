@@ -28,7 +28,9 @@ pub enum TokenError {
     #[error("the token has no <id>:<secret> after ::; was it cut when it was copied?")]
     Parts,
     /// More than one line, or blanks inside.
-    #[error("the token has blanks or several lines in it; give the one line that `outrider token create` printed")]
+    #[error(
+        "the token has blanks or several lines in it; give the one line that `outrider token create` printed"
+    )]
     Blanks,
 }
 
@@ -97,7 +99,11 @@ mod tests {
         ];
         for (text, error) in cases {
             assert_eq!(Token::parse(text), Err(error.clone()), "{text}");
-            assert!(!error.to_string().contains("secret>") || text.is_empty() || !error.to_string().contains("sec ret"));
+            assert!(
+                !error.to_string().contains("secret>")
+                    || text.is_empty()
+                    || !error.to_string().contains("sec ret")
+            );
         }
     }
 
