@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use crate::app::App;
 use crate::feed;
 use crate::fleet::keeper;
+use crate::fleet::saver::STATES;
 use crate::latches::Latch;
 use crate::store::Expect;
 
@@ -21,6 +22,8 @@ const PROBE_EVERY: (Duration, Duration) = (Duration::from_secs(15), Duration::fr
 const ANNOUNCE_AGAIN: Duration = Duration::from_secs(2);
 /// Time between prunings of the history and sweeps of the gate.
 const TEND_EVERY: Duration = Duration::from_secs(600);
+/// How long the last writes may take.
+const LAST_WRITES: Duration = Duration::from_secs(5);
 /// Where the probe writes.
 const ALIVE: &str = "coordinator/alive";
 
@@ -40,15 +43,20 @@ pub(crate) fn spawn(app: &Arc<App>, keep_history: Duration, progress: watch::Sen
     tasks
 }
 
-/// What must be written before the end.
+/// Writes what must be written before the end, for at most [`LAST_WRITES`].
 pub(crate) async fn finish(app: &App) {
-    if let Err(error) = app.fleet.announcements.deliver(&*app.history, app.clock().now()).await {
-        log::error!("some of the coordinator's own transitions could not be stored: {error}");
+    let written = tokio::time::timeout(LAST_WRITES, async {
+        if let Err(error) = app.fleet.announcements.deliver(&*app.history, app.clock().now()).await {
+            log::error!("some of the coordinator's own transitions could not be stored: {error}");
+        }
+        if let Err(error) = app.fleet.save(&*app.store).await {
+            log::error!("some states could not be written and will be asked for again: {error}");
+        }
+        app.registrar.save_found().await;
+    });
+    if written.await.is_err() {
+        log::error!("the store did not take the last writes within {} s", LAST_WRITES.as_secs());
     }
-    if let Err(error) = app.fleet.save(&*app.store).await {
-        log::error!("some states could not be written and will be asked for again: {error}");
-    }
-    app.registrar.save_found().await;
 }
 
 async fn save(app: Arc<App>) {
@@ -112,6 +120,19 @@ async fn tend(app: Arc<App>, keep_history: Duration) {
             }
             Err(error) => log::warn!("the history could not be pruned: {error}"),
         }
+        forget(&app).await;
         tokio::time::sleep(TEND_EVERY).await;
+    }
+}
+
+/// Forgets nodes that enrolment has forgotten, and their states.
+async fn forget(app: &App) {
+    for uid in app.fleet.uids() {
+        if app.registrar.node(&uid).is_none() {
+            app.fleet.forget(&uid);
+            if let Err(error) = app.store.delete(&format!("{STATES}{uid}"), Expect::Any).await {
+                log::warn!("the state of node {uid} could not be removed: {error}");
+            }
+        }
     }
 }

@@ -20,6 +20,8 @@ use crate::store::Event;
 
 /// Frames a watcher may lie behind.
 const RING: usize = 4096;
+/// Objects sent with one delta; more than that is a wish to list again.
+const MOST_AT_ONCE: usize = RING / 2;
 /// Time between deltas.
 const TURN: Duration = Duration::from_secs(1);
 /// Turns between comments that keep a quiet stream from being taken for a dead one.
@@ -113,13 +115,16 @@ pub(crate) async fn publish(fleet: Arc<Fleet>, feed: Arc<Feed>, mut events: broa
         turn.tick().await;
         turns = turns.wrapping_add(1);
         drain_events(&fleet, &feed, &mut events);
-        for cluster in fleet.changed_clusters.take() {
-            cluster.mark_changed(fleet.position());
-            feed.send(|| cluster_frame(&fleet, &cluster));
-        }
-        for node in fleet.changed_nodes.take() {
-            node.mark_changed(fleet.position());
-            feed.send(|| node_frame(&fleet, &node));
+        let clusters = fleet.changed_clusters.take();
+        let nodes = fleet.changed_nodes.take();
+        clusters.iter().for_each(|cluster| cluster.mark_changed(fleet.position()));
+        nodes.iter().for_each(|node| node.mark_changed(fleet.position()));
+        if clusters.len() + nodes.len() > MOST_AT_ONCE {
+            // A whole fleet changed: to list it again is less than to be told of each.
+            feed.send(|| bookmark_frame(fleet.position(), true));
+        } else {
+            clusters.iter().for_each(|cluster| feed.send(|| cluster_frame(&fleet, cluster)));
+            nodes.iter().for_each(|node| feed.send(|| node_frame(&fleet, node)));
         }
         if turns.is_multiple_of(TURNS_PER_COMMENT) {
             feed.send(|| Bytes::from_static(b": still here\n\n"));

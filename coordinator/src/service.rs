@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use outrider_protocol::{CoordinatorView, Latch as NodeLatch, NodeView, Status, TokenRequest, TokenView};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -43,18 +44,43 @@ pub struct Coordinator {
     listeners: JoinSet<()>,
     tasks: JoinSet<()>,
     progress: watch::Receiver<u64>,
-    database: Arc<SqliteStore>,
+    database: Option<Arc<SqliteStore>>,
     endpoint: PathBuf,
 }
 
-/// Starts a coordinator on the current runtime; it answers when this returns.
+/// Starts a coordinator on the current runtime, with its database in the state folder; it answers when this returns.
 pub async fn start(options: Options) -> Result<Coordinator, StartError> {
+    let listeners = listen(&options)?;
+    let database = open_store(&options.state_dir).await?;
+    let mut coordinator = assemble(options, listeners, database.clone()).await?;
+    coordinator.database = Some(database);
+    Ok(coordinator)
+}
+
+/// Starts a coordinator over another store than the embedded one; the state folder holds the CA and the first token.
+pub async fn start_on<S: Store + History>(
+    options: Options,
+    store: Arc<S>,
+) -> Result<Coordinator, StartError> {
+    let listeners = listen(&options)?;
+    assemble(options, listeners, store).await
+}
+
+/// Listens first: an address in use is the commonest failure, and nothing has been touched yet.
+fn listen(options: &Options) -> Result<Vec<TcpListener>, StartError> {
     if options.listen.is_empty() {
         return Err(StartError::NoAddress);
     }
+    Ok(options.listen.iter().map(|address| bind(*address)).collect::<Result<_, _>>()?)
+}
+
+async fn assemble<S: Store + History>(
+    options: Options,
+    listeners: Vec<TcpListener>,
+    store: Arc<S>,
+) -> Result<Coordinator, StartError> {
+    files::private_folder(&options.state_dir)?;
     let open_files = raise_open_files();
-    // Bound first: an address in use is the commonest failure, and nothing has been touched yet.
-    let listeners = options.listen.iter().map(|a| bind(*a)).collect::<Result<Vec<_>, _>>()?;
     let addresses: Vec<SocketAddr> = listeners.iter().filter_map(|l| l.local_addr().ok()).collect();
 
     let clock = Clock::start();
@@ -64,8 +90,7 @@ pub async fn start(options: Options) -> Result<Coordinator, StartError> {
     let gate = Gate::new(limits);
     let fleet = Fleet::new(clock, options.silent_after_intervals);
     let metrics = Arc::new(Metrics::new(fleet.clone(), gate.clone(), latches.clone()));
-    let database = open_store(&options.state_dir).await?;
-    let measured = Measured::new(database.clone(), metrics.clone(), latches.clone());
+    let measured = Measured::new(store, metrics.clone(), latches.clone());
     let (store, history): (Arc<dyn Store>, Arc<dyn History>) = (measured.clone(), measured);
 
     let lifetimes = Lifetimes { client: options.certificate_lifetime, ..Lifetimes::default() };
@@ -122,7 +147,7 @@ pub async fn start(options: Options) -> Result<Coordinator, StartError> {
         listeners: accepting,
         tasks,
         progress,
-        database,
+        database: None,
         endpoint,
     })
 }
@@ -192,10 +217,19 @@ impl Coordinator {
         }
         self.tasks.shutdown().await;
         background::finish(&self.app).await;
-        self.database.close().await;
+        if let Some(database) = self.database.take() {
+            database.close().await;
+        }
         // Left behind by a crash, it is wrong until the next start, and the tools say so.
         let _ = std::fs::remove_file(&self.endpoint);
         log::info!("stopped");
+    }
+}
+
+impl Drop for Coordinator {
+    fn drop(&mut self) {
+        self.app.stopping.store(true, Ordering::Release);
+        self.app.connections.close_all();
     }
 }
 

@@ -221,3 +221,115 @@ async fn shutdown_answers_held_heartbeats() {
     let ((status, _), ()) = tokio::join!(held, stop);
     assert_eq!(status, 200);
 }
+
+/// The view of `node` on an etcd of three voters, of which `down` do not answer.
+fn etcd(node: &str, down: &[&str]) -> Fact<EtcdFacts> {
+    let at = now();
+    let names = ["s1", "s2", "s3"];
+    let member = |name: &&str| Member {
+        id: format!("id-{name}"),
+        name: (*name).to_owned(),
+        peer_urls: vec![format!("https://{name}.example:2380")],
+        client_urls: vec![format!("https://{name}.example:2379")],
+        is_learner: false,
+    };
+    let gone = || Fact::unknown(UnknownCause::ConnectionRefused, "refused", "in a test", at);
+    let lost = down.len() > 1;
+    let endpoint = |name: &&str| EndpointFacts {
+        endpoint: format!("https://{name}.example:2379"),
+        member_id: format!("id-{name}"),
+        local: *name == node,
+        status: if down.contains(name) {
+            gone()
+        } else {
+            let status = EndpointStatus {
+                member_id: format!("id-{name}"),
+                cluster_id: "c1".to_owned(),
+                version: "3.5.16".to_owned(),
+                db_size_bytes: 1 << 20,
+                db_in_use_bytes: 1 << 19,
+                quota_bytes: 2 << 30,
+                leader: if lost { String::new() } else { "id-s1".to_owned() },
+                raft_term: 2,
+                raft_index: 100,
+                applied_index: 100,
+                is_learner: false,
+                errors: vec![],
+            };
+            Fact::known(status, "in a test", at)
+        },
+        linearizable_read: match (down.contains(name), lost) {
+            (false, false) => Fact::known(1.0, "in a test", at),
+            _ => Fact::unknown(UnknownCause::TimedOut, "no leader", "in a test", at),
+        },
+        down_since: down.contains(name).then_some(at),
+    };
+    let facts = EtcdFacts {
+        distribution: Distribution::Rke2,
+        found_by: "in a test".to_owned(),
+        election_timeout_ms: 1000,
+        local_endpoint: format!("https://{node}.example:2379"),
+        members: Fact::known(
+            MemberList {
+                cluster_id: "c1".to_owned(),
+                linearizable: !lost,
+                members: names.iter().map(member).collect(),
+            },
+            "in a test",
+            at,
+        ),
+        endpoints: names.iter().map(endpoint).collect(),
+        alarms: Fact::known(vec![], "in a test", at),
+        metrics: Fact::unknown(UnknownCause::NotYetRead, "not read", "in a test", at),
+        kubernetes_nodes: Fact::unknown(UnknownCause::NotYetRead, "not read", "in a test", at),
+        learners_since: Default::default(),
+    };
+    Fact::known(facts, "in a test", at)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn quorum_is_judged_from_all_members_reports() {
+    let bed = Bed::start().await;
+    let servers = [
+        bed.enrol("s1", "rancher").await,
+        bed.enrol("s2", "rancher").await,
+        bed.enrol("s3", "rancher").await,
+    ];
+    let operator = bed.operator();
+    let report = async |down: &[&str]| {
+        for server in &servers {
+            let mut state = server.state(vec![support::ready()]);
+            state.etcd = Some(etcd(&server.name, down));
+            // Readings move without a change of digest; the coordinator takes each state it is given.
+            assert_eq!(server.client.post("/v1/reports", &server.report(vec![], Some(state))).await.0, 200);
+        }
+    };
+    let quorum = async || {
+        let (_, cluster) = operator.get("/v1/clusters/rancher").await;
+        let conditions = cluster["conditions"].as_array().cloned().unwrap_or_default();
+        let quorum = conditions.into_iter().find(|c| c["type"] == "EtcdQuorum").unwrap_or_default();
+        (quorum["status"].clone(), quorum["reason"].clone(), quorum["message"].clone())
+    };
+    report(&[]).await;
+    until("met", quorum, |q| q.1 == "EtcdQuorumMet").await;
+    report(&["s2", "s3"]).await;
+    let lost = until("lost", quorum, |q| q.0 == "False" && q.1 == "EtcdQuorumLost").await;
+    assert!(lost.2.to_string().contains("s2") && lost.2.to_string().contains("s3"), "{lost:?}");
+
+    // The verdict outlives a restart, and its history has each step once.
+    let bed = bed.restart(|_| {}).await;
+    let (_, cluster) = bed.operator().get("/v1/clusters/rancher").await;
+    let kept = cluster["conditions"].as_array().unwrap().iter().any(|c| c["reason"] == "EtcdQuorumLost");
+    assert!(kept, "{cluster}");
+    let (_, events) = bed.operator().get("/v1/nodes/rancher/events").await;
+    let steps: Vec<_> = events["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|e| &e["transition"]["condition"])
+        .filter(|c| c["type"] == "EtcdQuorum")
+        .map(|c| c["reason"].as_str().unwrap())
+        .collect();
+    assert!(steps.starts_with(&["EtcdQuorumMet"]) && steps.ends_with(&["EtcdQuorumLost"]), "{steps:?}");
+    bed.coordinator.shutdown().await;
+}

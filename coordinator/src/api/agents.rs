@@ -18,6 +18,9 @@ use crate::app::App;
 use crate::enrol::{EnrolError, Sighting};
 use crate::server::connections::Connection;
 
+/// Bytes of an enrolment: anybody may send one.
+const ENROLL_BYTES: usize = 32 << 10;
+
 impl From<EnrolError> for Failure {
     fn from(error: EnrolError) -> Self {
         let failure = Failure::from(error.to_api());
@@ -31,7 +34,7 @@ impl From<EnrolError> for Failure {
 /// A token and a certificate request in, a certificate out.
 pub(super) async fn enroll(State(app): State<Arc<App>>, request: Request) -> Answer<Response> {
     let (parts, content) = request.into_parts();
-    let bytes = body::read(&parts.headers, content, app.limits.body_bytes, app.limits.body_time).await?;
+    let bytes = body::read(&parts.headers, content, ENROLL_BYTES, app.limits.body_time).await?;
     let request: EnrollRequest = body::document("EnrollRequest", &bytes)?;
     let response = app.registrar.enroll(&request, app.clock().now()).await?;
     app.follow(&response.node_uid);

@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 use futures_util::{StreamExt, stream};
-use outrider_protocol::{SequencedTransition, Timestamp, Transition};
+use log::Level;
+use outrider_protocol::{SequencedTransition, Severity, Timestamp, Transition};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
@@ -44,8 +45,9 @@ impl Announcements {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a transition; the oldest goes when the queue is full.
+    /// Adds a transition and says it in the log; the oldest goes when the queue is full.
     pub(crate) fn add(&self, origin: Origin, transition: Transition) {
+        say(&origin, &transition);
         let mut waiting = self.lock();
         waiting.sequence += 1;
         let sequence = waiting.sequence;
@@ -112,4 +114,24 @@ impl Announcements {
         }
         failure.map_or(Ok(()), Err)
     }
+}
+
+/// One line a transition, with the `MESSAGE_ID` of its reason.
+fn say(origin: &Origin, transition: &Transition) {
+    let condition = &transition.condition;
+    let level = match condition.severity {
+        Severity::Ok | Severity::Info => Level::Info,
+        Severity::Warn => Level::Warn,
+        Severity::Error => Level::Error,
+    };
+    let (name, reason) = (origin.name.as_str(), condition.reason.as_str());
+    let before = transition.previous_status.map_or("", |status| status.as_str());
+    log::log!(level,
+        MESSAGE_ID = condition.reason.info().map_or("", |info| info.message_id),
+        OUTRIDER_ORIGIN = origin.uid.as_str(), OUTRIDER_NAME = name,
+        OUTRIDER_TYPE = condition.condition_type.as_str(), OUTRIDER_SUBJECT = condition.subject.as_str(),
+        OUTRIDER_STATUS = condition.status.as_str(), OUTRIDER_SEVERITY = condition.severity.as_str(),
+        OUTRIDER_REASON = reason, OUTRIDER_PREVIOUS_STATUS = before,
+        OUTRIDER_ADVICE = condition.advice.as_str();
+        "{name}: {} is {} ({reason}): {}", condition.condition_type, condition.status, condition.message);
 }

@@ -100,7 +100,7 @@ impl Cluster {
             .values()
             .map(|node| {
                 let inner = node.inner();
-                (inner.record.clone(), inner.ready(), inner.state().cloned())
+                (inner.record.clone(), inner.heard(), inner.state().cloned())
             })
             .collect();
         let mut views: Vec<Member<'_>> = members

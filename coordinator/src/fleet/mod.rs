@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use outrider_protocol::{ClusterView, NodeView, Transition};
 
@@ -58,6 +58,8 @@ pub(crate) struct Fleet {
     /// Position of the newest event of the history.
     position: AtomicU64,
     index: RwLock<Index>,
+    /// One node at a time changes its cluster.
+    settling: Mutex<()>,
 }
 
 impl Fleet {
@@ -74,6 +76,7 @@ impl Fleet {
             announcements: Announcements::default(),
             position: AtomicU64::new(0),
             index: RwLock::default(),
+            settling: Mutex::default(),
         })
     }
 
@@ -123,6 +126,11 @@ impl Fleet {
         self.read().by_name.values().cloned().collect()
     }
 
+    /// Uid of every node, also of those that are not shown any more.
+    pub(crate) fn uids(&self) -> Vec<Arc<str>> {
+        self.read().by_uid.keys().cloned().collect()
+    }
+
     /// Every cluster that has members, by name.
     pub(crate) fn clusters(&self) -> Vec<Arc<Cluster>> {
         self.read().clusters.values().filter(|c| c.is_inhabited()).cloned().collect()
@@ -157,9 +165,12 @@ impl Fleet {
             (standing, r.enrolled_at)
         };
         let holder = index.by_name.get(record.name.as_str()).cloned();
-        let takes_name = holder
-            .is_none_or(|holder| holder.uid == node.uid || rank(&record) >= rank(&holder.inner().record));
-        if takes_name {
+        if record.enrolment == Enrolment::Superseded {
+            // Another record took its machine's place; it is kept by uid only, to tell the old certificate so.
+            if holder.is_some_and(|holder| holder.uid == node.uid) {
+                index.by_name.remove(record.name.as_str());
+            }
+        } else if holder.is_none_or(|h| h.uid == node.uid || rank(&record) >= rank(&h.inner().record)) {
             index.by_name.insert(record.name.as_str().into(), node.clone());
         }
         drop(index);
@@ -189,15 +200,18 @@ impl Fleet {
 
     /// Puts a node into the cluster it belongs to and takes it out of the one it was in.
     fn settle(&self, node: &Arc<Node>) {
-        let (wanted, before) = {
+        let move_of = |node: &Node| {
             let inner = node.inner();
             let is_living = inner.record.enrolment == Enrolment::Approved;
-            let wanted = if is_living { inner.cluster().to_owned() } else { String::new() };
-            (wanted, inner.home.clone())
+            let wanted = if is_living { inner.cluster() } else { "" };
+            let is_home = inner.home.as_ref().map_or("", |c| &c.name) == wanted;
+            (!is_home).then(|| (wanted.to_owned(), inner.home.clone()))
         };
-        if before.as_ref().map_or("", |c| &c.name) == wanted {
+        if move_of(node).is_none() {
             return;
         }
+        let _one_at_a_time = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((wanted, before)) = move_of(node) else { return };
         let home = if wanted.is_empty() { None } else { Some(self.found(&wanted)) };
         node.inner().home = home.clone();
         if let Some(left) = before.filter(|c| c.leave(&node.uid)) {

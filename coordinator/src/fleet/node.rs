@@ -260,6 +260,11 @@ impl Inner {
         self.report.as_ref()?.state.as_ref()
     }
 
+    /// Whether it is heard, whatever it says of itself.
+    pub(crate) fn heard(&self) -> Status {
+        if self.silence.is_some() { Status::Unknown } else { Status::True }
+    }
+
     /// `Ready` in force: the coordinator's while the node is not heard, else the node's own.
     pub(crate) fn ready(&self) -> Status {
         if let Some(latch) = &self.silence {
