@@ -1,0 +1,240 @@
+//! What needs no coordinator: `check`, `facts`, `diagnose`, and how the program is called.
+
+use std::ffi::OsStr;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::process::Stdio;
+
+use crate::support::Home;
+use serde_json::Value;
+
+fn recording(name: &str) -> String {
+    let path = format!("{}/src/simulate/recordings/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn a_check_and_the_judgement_of_its_facts_are_the_same_bytes() {
+    let home = Home::new();
+    let facts = home.path().join("facts.json");
+    let check = home.run(["check", "-o", "json", "--facts-out", facts.to_str().unwrap()]);
+    assert!(matches!(check.code, Some(0..=3)), "{check:#?}");
+    assert_eq!(check.json()["kind"], "NodeConditions");
+    assert!(!check.json()["conditions"].as_array().unwrap().is_empty());
+    let again = home.run(["diagnose", "-o", "json", facts.to_str().unwrap()]).with_code(0);
+    assert_eq!(again.out, check.out);
+    let through_a_pipe =
+        home.run_with_input(["diagnose", "-o", "json", "-"], &std::fs::read(&facts).unwrap()).with_code(0);
+    assert_eq!(through_a_pipe.out, check.out);
+}
+
+#[test]
+fn facts_are_a_document_that_can_be_judged_and_only_leaves_the_rest_out() {
+    let home = Home::new();
+    let facts = home.run(["facts", "--only", "host"]).with_code(0);
+    let document = facts.json();
+    assert_eq!(document["kind"], "NodeFacts");
+    assert!(document["now"].is_string() && document["latches"].is_array());
+    let checks: Vec<_> = document["checks"].as_object().unwrap().keys().collect();
+    assert_eq!(checks, ["host"]);
+    home.run_with_input(["diagnose", "-"], facts.out.as_bytes()).with_code(0);
+}
+
+#[test]
+fn every_format_of_a_check_is_what_it_says() {
+    let home = Home::new();
+    let line = home.run(["check", "-o", "nagios", "--only", "host"]);
+    assert!(line.out.starts_with("OUTRIDER ") && line.out.lines().count() == 1, "{line:#?}");
+    assert!(line.out.contains(" | ") && line.out.contains("errors="), "{line:#?}");
+    let yaml = home.run(["check", "-o", "yaml", "--only", "host"]);
+    assert!(yaml.out.contains("kind: NodeConditions"), "{yaml:#?}");
+    let name = home.run(["check", "-o", "name", "--only", "host"]);
+    assert!(name.out.starts_with("node/") && name.out.lines().count() == 1, "{name:#?}");
+    let table = home.run(["check", "--only", "host"]);
+    assert!(table.out.contains("SEVERITY  CONDITION"), "{table:#?}");
+    assert!(!table.out.contains('\x1b'), "colour in a pipe: {table:#?}");
+}
+
+#[test]
+fn a_configuration_with_errors_is_told_and_judged() {
+    let home = Home::new();
+    let file = home.path().join("agent.toml");
+    std::fs::write(&file, "[node]\nname = \"n1\"\nnam = 1\n").unwrap();
+    let check = home.run(["check", "--config", file.to_str().unwrap(), "--only", "clock", "-o", "json"]);
+    assert!(check.err.contains("agent.toml:3") && check.err.contains("nam"), "{check:#?}");
+    let document = check.json();
+    assert_eq!(document["node"]["name"], "n1");
+    let valid =
+        document["conditions"].as_array().unwrap().iter().find(|c| c["type"] == "ConfigValid").unwrap();
+    assert_eq!(valid["status"], "False");
+}
+
+#[test]
+fn several_nodes_of_a_cluster_are_judged_together() {
+    let home = Home::new();
+    let members: String = (1..=3)
+        .map(|i| {
+            let mut facts: Value = serde_json::from_str(&recording("rancher-server")).unwrap();
+            facts["node"]["name"] = format!("server-{i}").into();
+            facts["node"]["cluster"] = "rancher".into();
+            facts.to_string()
+        })
+        .collect();
+    let document =
+        home.run_with_input(["diagnose", "-", "-o", "json"], members.as_bytes()).with_code(0).json();
+    assert_eq!(document["kind"], "Diagnosis");
+    assert_eq!(document["nodes"].as_array().unwrap().len(), 3);
+    let cluster = &document["clusters"][0];
+    assert_eq!((cluster["kind"].as_str(), cluster["name"].as_str()), (Some("Cluster"), Some("rancher")));
+    assert!(
+        cluster["conditions"].as_array().unwrap().iter().any(|c| c["type"] == "EtcdQuorum"),
+        "{cluster:#}"
+    );
+    let table = home.run_with_input(["diagnose", "-"], members.as_bytes()).with_code(0);
+    assert!(
+        table.out.starts_with("cluster rancher: ") && table.out.contains("server-3 (simulated)"),
+        "{table:#?}"
+    );
+}
+
+#[test]
+fn garbage_is_answered_with_what_where_and_what_instead() {
+    let home = Home::new();
+    let whole = recording("harvester-vm");
+    let wrong_type = whole.replacen("\"agentVersion\": \"0.1.0\"", "\"agentVersion\": 3", 1);
+    assert_ne!(whole, wrong_type);
+    let second_is_wrong = format!("{whole}{wrong_type}");
+    let lines = whole.lines().count();
+    let line_of_second =
+        wrong_type.lines().position(|line| line.contains("agentVersion")).unwrap() + 1 + lines;
+    for (input, words) in [
+        (&b""[..], vec!["standard input is empty", "outrider facts"]),
+        (b"\n \n", vec!["is empty"]),
+        (b"not json", vec!["standard input: not JSON", "line 1 column", "outrider facts"]),
+        (b"\xff\xfe", vec!["not JSON"]),
+        (b"[1,2]", vec!["no apiVersion and kind"]),
+        (b"{\"apiVersion\":\"v1\",\"kind\":\"Pod\"}", vec!["kind is \"Pod\"", "expected \"NodeFacts\""]),
+        (b"{\"apiVersion\":\"v1\",\"kind\":\"NodeFacts\"}", vec!["apiVersion is \"v1\""]),
+        (&whole.as_bytes()[..400], vec!["not JSON: EOF"]),
+        (wrong_type.as_bytes(), vec!["invalid type: integer `3`", "line "]),
+        (second_is_wrong.as_bytes(), vec![&format!("line {line_of_second}, column")]),
+    ] {
+        let ended = home.run_with_input(["diagnose", "-", "-o", "json"], input).with_code(1).says(&words);
+        assert_eq!(ended.out, "", "half an answer: {ended:#?}");
+    }
+    home.run(["diagnose", "/nonexistent/facts.json"])
+        .with_code(1)
+        .says(&["/nonexistent/facts.json", "No such file"]);
+    home.run(["diagnose", "/"]).with_code(1).says(&["cannot read /"]);
+}
+
+#[test]
+fn called_wrongly_a_check_is_unknown_and_the_rest_a_usage_error() {
+    let home = Home::new();
+    for args in [
+        &["check", "--nonsense"][..],
+        &["check", "-o", "jsonpath={.x}"],
+        &["check", "--only", "nonsense"],
+        &["check", "--config", "/nonexistent"],
+        &["-v", "--context", "x", "check", "--nonsense"],
+    ] {
+        let ended = home.run(args).with_code(3);
+        assert!(!ended.err.is_empty() && ended.out.is_empty(), "{args:?}: {ended:#?}");
+    }
+    for args in [
+        &[][..],
+        &["nonsense"],
+        &["get"],
+        &["get", "pods"],
+        &["get", "nodes", "-o", "jsonpath={.items"],
+        &["up", "--for", "never"],
+        &["up", "--simulate", "1000000"],
+        &["login", "http://plain.example"],
+        &["login", "https://c.example/path"],
+        &["login", "https://c.example", "--ca-checksum", "abc"],
+        &["token", "create", "--rate-per-hour", "3"],
+        &["diagnose"],
+    ] {
+        let ended = home.run(args).with_code(64);
+        assert!(!ended.err.is_empty(), "{args:?}: {ended:#?}");
+    }
+    home.run(["check", "--only", "nonsense"]).says(&["there is no check \"nonsense\"", "host, clock"]);
+    home.run(["check", "--help"]).with_code(0);
+    assert!(home.run(["--version"]).with_code(0).out.starts_with("outrider "));
+}
+
+#[test]
+fn arguments_need_not_be_text() {
+    let home = Home::new();
+    let odd = OsStr::from_bytes(b"\xff\xfe.json");
+    home.run([OsStr::new("check"), OsStr::new("--only"), odd]).with_code(3);
+    home.run([OsStr::new("get"), OsStr::new("nodes"), odd]).with_code(64);
+    home.run([odd]).with_code(64);
+    // A file may have any name.
+    std::fs::write(home.path().join(odd), recording("harvester-vm")).unwrap();
+    home.run([OsStr::new("diagnose"), home.path().join(odd).as_os_str()]).with_code(0);
+}
+
+#[test]
+fn a_reader_that_goes_is_no_error() {
+    let home = Home::new();
+    let mut child =
+        home.command(["completions", "bash"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // Nobody reads: the pipe is closed before it was written to, or soon after.
+    drop(child.stdout.take());
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!((child.wait().unwrap().code(), said.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_full_disk_is_an_error() {
+    let home = Home::new();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = home.command(["completions", "bash"]);
+    let output = command.stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot write to standard output"));
+}
+
+/// Runs the program on a terminal and gives what it drew.
+fn on_a_terminal(home: &Home, no_color: Option<&str>) -> String {
+    let facts = home.path().join("facts.json");
+    std::fs::write(&facts, recording("harvester-vm")).unwrap();
+    let pty = nix::pty::openpty(None, None).unwrap();
+    let mut command = home.command([OsStr::new("diagnose"), facts.as_os_str()]);
+    command.env("TERM", "xterm").stdout(pty.slave);
+    if let Some(value) = no_color {
+        command.env("NO_COLOR", value);
+    }
+    let mut child = command.spawn().unwrap();
+    // The command holds our copy of the terminal's end: without it, reading ends when the program does.
+    drop(command);
+    let mut drawn = Vec::new();
+    let mut master = std::fs::File::from(pty.master);
+    // A terminal whose other end is gone answers with an error; what was read before counts.
+    let _ = master.read_to_end(&mut drawn);
+    assert!(child.wait().unwrap().success());
+    String::from_utf8(drawn).unwrap()
+}
+
+#[test]
+fn colour_is_for_terminals_and_not_for_those_who_refuse_it() {
+    let home = Home::new();
+    let coloured = on_a_terminal(&home, None);
+    assert!(coloured.contains("\x1b[32m"), "{coloured:?}");
+    let empty_means_unset = on_a_terminal(&home, Some(""));
+    assert!(empty_means_unset.contains("\x1b[32m"), "{empty_means_unset:?}");
+    let plain = on_a_terminal(&home, Some("1"));
+    assert!(!plain.contains('\x1b') && plain.contains("HostHealthy"), "{plain:?}");
+}
+
+#[test]
+fn without_a_home_only_what_needs_one_fails() {
+    let home = Home::new();
+    let facts = home.path().join("facts.json");
+    std::fs::write(&facts, recording("harvester-vm")).unwrap();
+    let mut command = home.command([OsStr::new("diagnose"), facts.as_os_str()]);
+    command.env_remove("HOME").env_remove("XDG_CONFIG_HOME").env_remove("XDG_STATE_HOME");
+    assert!(command.output().unwrap().status.success());
+}
