@@ -12,14 +12,11 @@ use std::time::{Duration, SystemTime};
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 use log::LevelFilter;
-use outrider_diagnosis as diagnosis;
-use outrider_protocol::{Outcome, Plan, Timestamp, TypeMeta};
+use outrider_protocol::Timestamp;
 use serde::Serialize;
 
-use crate::act::{self, TurnInput};
-use crate::capture::{capture, with_config};
 use crate::config::{self, ConfigSource};
-use crate::daemon::{RunError, RunOptions, run, termination};
+use crate::daemon::{self, RunError, RunOptions, run, termination};
 use crate::local::{self, Ask, AskError, SocketError};
 use crate::notify::Notifier;
 use crate::sense::SenseContext;
@@ -175,56 +172,11 @@ fn validate(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(EX_CONFIG))
 }
 
-/// What `once` prints (`kind: Turn`).
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Turn {
-    #[serde(flatten)]
-    meta: TypeMeta,
-    #[serde(flatten)]
-    verdict: Verdict,
-    plan: Plan,
-    outcomes: Vec<Outcome>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Verdict {
-    conditions: Vec<outrider_protocol::Condition>,
-    not_applicable: Vec<outrider_protocol::NotApplicable>,
-}
-
 async fn once(arguments: &Arguments, dry_run: bool) -> anyhow::Result<ExitCode> {
     let loaded = config::load(&arguments.source());
-    let cx = sense(arguments);
-    let facts = with_config(capture(&loaded.settings, &cx, &[]).await, &loaded);
-    let judgement = diagnosis::judge(&facts);
-    let latched = diagnosis::latch(&facts.latches, &judgement, facts.now);
-    // The status file is the daemon's to write; a turn beside it would show a verdict without its latches.
-    let textfile = loaded.settings.report.textfile.clone();
-    let input = TurnInput {
-        transitions: &latched.transitions,
-        coordinator: None,
-        desired: None,
-        status_file: None,
-        textfile,
-    };
-    let (actions, held) = act::plan(&input);
-    let plan = act::describe(&actions, held);
-    let mut outcomes = Vec::new();
-    if !dry_run {
-        for action in &actions {
-            if let act::Action::WriteTextfile(path) = action {
-                let agent =
-                    facts.checks.agent.as_ref().and_then(|fact| fact.value()).cloned().unwrap_or_default();
-                let text = act::render_textfile(&latched.conditions, &agent, facts.now);
-                let result = act::replace_file(path, text.as_bytes(), 0o644);
-                outcomes.push(act::outcome(action.step(), cx.now(), &result));
-            }
-        }
-    }
-    let verdict = Verdict { conditions: latched.conditions, not_applicable: judgement.not_applicable };
-    print(&Turn { meta: TypeMeta::new("Turn"), verdict, plan, outcomes })?;
+    loaded.problems.iter().for_each(|problem| log::error!("configuration: {problem}"));
+    let turn = daemon::once(&loaded, sense(arguments), &arguments.state_dir(), dry_run).await?;
+    print(&turn)?;
     Ok(ExitCode::SUCCESS)
 }
 

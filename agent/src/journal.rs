@@ -28,6 +28,10 @@ pub fn install(level: LevelFilter) {
     };
     if installed.is_ok() {
         log::set_max_level(level);
+        // A check that panics is one line of the log, and a condition; not a trace that buries them.
+        std::panic::set_hook(Box::new(|panic| {
+            log::error!("a fault of Outrider itself, please report it: {panic}");
+        }));
     }
 }
 
@@ -63,27 +67,31 @@ struct Recent {
 }
 
 impl TransitionLog {
-    /// Writes `transition`, or counts it when its condition has filled its share of lines.
-    pub fn write(&mut self, transition: &Transition, now: Instant) {
+    /// Writes `transition`, or counts it when its condition has filled its share of lines; says whether it was written.
+    pub fn write(&mut self, transition: &Transition, now: Instant) -> bool {
         let key = name(&transition.condition);
         let fresh = Recent { since: now, lines: 0, held_back: 0, last: None };
         let recent = self.recent.entry(key).or_insert(fresh);
         if recent.lines < LINES {
             recent.lines += 1;
             line(transition);
+            true
         } else {
             recent.held_back += 1;
             recent.last = Some(transition.clone());
+            false
         }
     }
 
-    /// Sums up what was held back in windows that have ended.
-    pub fn sum_up(&mut self, now: Instant) {
+    /// Sums up what was held back in windows that have ended; gives how many transitions that were.
+    pub fn sum_up(&mut self, now: Instant) -> u32 {
+        let mut summed = 0;
         self.recent.retain(|name, recent| {
             if now.duration_since(recent.since) < WINDOW {
                 return true;
             }
             if let Some(last) = &recent.last {
+                summed += recent.held_back;
                 let condition = &last.condition;
                 log::log!(level(condition.severity), MESSAGE_ID = message_id(condition),
                     OUTRIDER_TYPE = condition.condition_type.as_str(), OUTRIDER_SUBJECT = condition.subject.as_str(),
@@ -94,6 +102,7 @@ impl TransitionLog {
             }
             false
         });
+        summed
     }
 }
 
@@ -130,5 +139,45 @@ fn level(severity: Severity) -> Level {
         Severity::Ok | Severity::Info => Level::Info,
         Severity::Warn => Level::Warn,
         Severity::Error => Level::Error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use outrider_protocol::{ConditionType, ReasonCode, Status};
+
+    use super::*;
+
+    fn transition(subject: &str) -> Transition {
+        let at = Timestamp::default();
+        let condition = Condition {
+            condition_type: ConditionType::LoadBalancerReachable,
+            status: Status::False,
+            severity: Severity::Error,
+            reason: ReasonCode::BalancerDown,
+            message: "no address answers".to_owned(),
+            advice: String::new(),
+            subject: subject.to_owned(),
+            last_transition_time: at,
+            observed_at: at,
+        };
+        Transition { at, condition, previous_status: None, previous_reason: None, removed: false, merged: 0 }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn repeats_of_one_condition_are_limited_and_summed_up_and_hold_back_no_other() {
+        let mut log = TransitionLog::default();
+        let written = (0..100).filter(|_| log.write(&transition("a"), Instant::now())).count();
+        assert_eq!(written, LINES as usize);
+        assert!(log.write(&transition("b"), Instant::now()));
+        assert_eq!(log.sum_up(Instant::now()), 0);
+        tokio::time::advance(WINDOW).await;
+        assert_eq!(log.sum_up(Instant::now()), 100 - LINES);
+        assert!(log.write(&transition("a"), Instant::now()), "a new window begins");
+    }
+
+    #[test]
+    fn every_line_of_a_known_reason_has_a_message_id() {
+        assert_eq!(message_id(&transition("a").condition).len(), 32);
     }
 }

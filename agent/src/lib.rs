@@ -8,6 +8,7 @@ pub mod config;
 pub mod daemon;
 pub mod journal;
 pub mod local;
+pub mod metrics;
 pub mod net;
 pub mod notify;
 pub mod privileged;

@@ -47,6 +47,9 @@ pub enum Ask {
     Conditions,
     /// The facts of the last turn.
     Facts,
+    /// The metrics page, for our own `/metrics`; not on the socket.
+    #[serde(skip)]
+    Metrics,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -146,6 +149,9 @@ async fn client(mut stream: UnixStream, group: Option<u32>, questions: mpsc::Sen
         Ok(()) => answer(&mut stream, &questions).await,
         Err(error) => Err(error),
     };
+    // Bytes left unread would turn the close into a reset, and the answer would be lost with it.
+    let mut rest = [0; 1024];
+    let _ = (0..64).take_while(|_| matches!(stream.try_read(&mut rest), Ok(n) if n > 0)).count();
     let mut bytes = answer.unwrap_or_else(|error| serde_json::to_vec(&error).unwrap_or_default());
     bytes.push(b'\n');
     let _ = timeout(PATIENCE, async {
@@ -242,4 +248,104 @@ pub async fn ask(path: &Path, ask: Ask) -> Result<serde_json::Value, AskError> {
         return Err(AskError::Refused(Box::new(error)));
     }
     Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A socket whose questions are answered with their name.
+    async fn served(folder: &Path) -> (PathBuf, tokio::task::JoinHandle<()>) {
+        let path = folder.join("agent.sock");
+        let (ask, mut questions) = mpsc::channel::<Question>(CLIENTS);
+        let socket = open(&path).unwrap();
+        let served = tokio::spawn(async move {
+            let serve = socket.serve(ask);
+            tokio::pin!(serve);
+            loop {
+                tokio::select! {
+                    () = &mut serve => return,
+                    Some(question) = questions.recv() => {
+                        let document = format!("{{\"kind\":\"Of{:?}\"}}", question.ask);
+                        let _ = question.answer.send(document.into_bytes());
+                    }
+                }
+            }
+        });
+        (path, served)
+    }
+
+    async fn raw(path: &Path, request: &[u8]) -> serde_json::Value {
+        let mut stream = UnixStream::connect(path).await.unwrap();
+        // A server that has heard enough may close while we still write.
+        let _ = stream.write_all(request).await;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        serde_json::from_slice(&answer).unwrap()
+    }
+
+    #[tokio::test]
+    async fn asks_and_answers() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, served) = served(folder.path()).await;
+        assert_eq!(ask(&path, Ask::Facts).await.unwrap()["kind"], "OfFacts");
+        assert_eq!(ask(&path, Ask::Status).await.unwrap()["kind"], "OfStatus");
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
+        served.abort();
+        let _ = served.await;
+        assert!(!path.exists(), "the socket goes with its owner");
+        assert!(matches!(ask(&path, Ask::Facts).await, Err(AskError::NotRunning(_))));
+    }
+
+    #[tokio::test]
+    async fn what_is_not_understood_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, _served) = served(folder.path()).await;
+        let cases: [(&[u8], &str); 6] = [
+            (b"hello\n", "not understood"),
+            (b"{\"ask\":\"secrets\"}\n", "unknown variant"),
+            (b"{\"ask\":\"metrics\"}\n", "unknown variant"),
+            (b"{\"ask\":\"facts\",\"as\":\"root\"}\n", "unknown field"),
+            (b"\xff\xfe\n", "not understood"),
+            (&[b'x'; 5_000], "longer than 4096 bytes"),
+        ];
+        for (request, why) in cases {
+            let answer = raw(&path, request).await;
+            assert_eq!(answer["kind"], "Status");
+            let message = answer["message"].as_str().unwrap();
+            assert!(message.contains(why), "{message}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silent_clients_are_dropped_and_others_served_after() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, _served) = served(folder.path()).await;
+        let mut silent = Vec::new();
+        for _ in 0..2 * CLIENTS {
+            silent.push(UnixStream::connect(&path).await.unwrap());
+        }
+        tokio::time::sleep(PATIENCE * 3).await;
+        assert_eq!(raw(&path, b"{\"ask\":\"facts\"}\n").await["kind"], "OfFacts");
+        let mut answer = String::new();
+        silent[0].read_to_string(&mut answer).await.unwrap();
+        assert!(answer.contains("no request came within 5 s"), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_no_socket_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("agent.sock");
+        std::fs::write(&path, "precious").unwrap();
+        assert!(matches!(open(&path), Err(SocketError::NotASocket(_))));
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn groups_of_a_process_are_read() {
+        let own = supplementary_groups(i32::try_from(std::process::id()).ok());
+        let expected: Vec<u32> = nix::unistd::getgroups().unwrap().into_iter().map(nix::unistd::Gid::as_raw).collect();
+        assert_eq!(own, expected);
+        assert!(supplementary_groups(Some(-1)).is_empty());
+    }
 }

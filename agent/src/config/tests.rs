@@ -139,6 +139,19 @@ fn every_key_of_the_contract_is_read() {
 }
 
 #[test]
+fn the_shipped_configuration_is_valid_and_says_the_defaults() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/usr/lib/outrider/agent.toml");
+    let loaded = load(&ConfigSource::File(file.clone()));
+    assert_eq!((loaded.problems, loaded.notes), (vec![], vec![]));
+    assert_eq!(loaded.settings, Settings::default());
+    // What stands there as a comment is meant to be uncommented, so it is held to the same rules.
+    let text = fs::read_to_string(file).unwrap();
+    let uncommented: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("#   ")).collect();
+    assert!(uncommented.iter().any(|line| line.contains("[coordinator]")));
+    assert_eq!(problems(&uncommented.join("\n")), Vec::<String>::new());
+}
+
+#[test]
 fn every_problem_is_told_at_once_with_its_line_and_what_instead() {
     let text = r#"
 nodes = 1

@@ -4,6 +4,7 @@
 //! for whatever comes first: readings, a question, news of delivery, a signal, a check that is due.
 
 mod desired;
+mod once;
 mod schedule;
 mod start;
 mod state;
@@ -24,6 +25,7 @@ use crate::local::{self, SocketError};
 use crate::notify::Notifier;
 use crate::report::{DeliveryStatus, Token};
 use crate::sense::SenseContext;
+pub use once::{Turn, once};
 use turn::Daemon;
 
 /// How the daemon is run.
@@ -87,7 +89,7 @@ pub async fn run(options: RunOptions, shutdown: impl Future<Output = ()>) -> Res
     let socket = local::open(&runtime_dir.join("agent.sock"))?;
     let mut hangup = signal(SignalKind::hangup()).map_err(RunError::Signals)?;
     let (ask, mut questions) = mpsc::channel(local::CLIENTS);
-    let mut daemon = Daemon::start(options)?;
+    let mut daemon = Daemon::start(options, ask.clone())?;
     let (mut delivery, mut delivers) = (daemon.delivery(), true);
     let clients = tokio::spawn(socket.serve(ask));
     tokio::pin!(shutdown);

@@ -204,7 +204,7 @@ impl State {
 
     /// What the coordinator is to know.
     pub(super) fn node_state(&self) -> NodeState {
-        let identity = self.identity();
+        let identity = identity_of(&self.checks);
         NodeState {
             digest: NodeState::compute_digest(&identity, &self.verdict.conditions),
             identity,
@@ -213,22 +213,6 @@ impl State {
             load_balancer: self.checks.load_balancer.clone(),
             zone: String::new(),
             region: String::new(),
-        }
-    }
-
-    /// The marks of this machine; empty ones where nothing is known.
-    pub(super) fn identity(&self) -> Identity {
-        let Some(host) = self.checks.host.as_ref().and_then(Fact::value) else { return Identity::default() };
-        let text = |fact: &Fact<String>| fact.value().cloned().unwrap_or_default();
-        let interfaces = host.interfaces.value().map(Vec::as_slice).unwrap_or_default();
-        let real = interfaces.iter().filter(|i| !i.is_virtual);
-        Identity {
-            machine_id_hash: text(&host.machine_id_hash),
-            system_uuid: text(&host.system_uuid),
-            macs: real.clone().map(|i| i.mac.clone()).filter(|mac| !mac.is_empty()).collect(),
-            boot_id: text(&host.boot_id),
-            instance_id: text(&host.instance_id),
-            addresses: real.flat_map(|i| i.addresses.iter().cloned()).collect(),
         }
     }
 
@@ -288,5 +272,21 @@ impl State {
 
     pub(super) fn conditions(&self) -> &[Condition] {
         &self.verdict.conditions
+    }
+}
+
+/// The marks of this machine; empty ones where nothing is known.
+pub(super) fn identity_of(checks: &CheckFacts) -> Identity {
+    let Some(host) = checks.host.as_ref().and_then(Fact::value) else { return Identity::default() };
+    let text = |fact: &Fact<String>| fact.value().cloned().unwrap_or_default();
+    let interfaces = host.interfaces.value().map(Vec::as_slice).unwrap_or_default();
+    let real = interfaces.iter().filter(|i| !i.is_virtual);
+    Identity {
+        machine_id_hash: text(&host.machine_id_hash),
+        system_uuid: text(&host.system_uuid),
+        macs: real.clone().map(|i| i.mac.clone()).filter(|mac| !mac.is_empty()).collect(),
+        boot_id: text(&host.boot_id),
+        instance_id: text(&host.instance_id),
+        addresses: real.flat_map(|i| i.addresses.iter().cloned()).collect(),
     }
 }

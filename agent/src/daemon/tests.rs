@@ -238,7 +238,7 @@ async fn a_bad_configuration_leaves_the_last_good_one_in_force() {
     let (folder, script) = (tempfile::tempdir().unwrap(), Arc::new(Script::default()));
     let file = folder.path().join("agent.toml");
     std::fs::write(&file, "[node]\nname = \"good\"\n").unwrap();
-    let mut daemon = Daemon::start(options(folder.path(), &script)).unwrap();
+    let mut daemon = Daemon::start(options(folder.path(), &script), mpsc::channel(1).0).unwrap();
     let valid = |daemon: &mut Daemon| {
         daemon.turn(Event::Readings(vec![
             Reading::not_applicable(&Check::Host, "not in the script", clock()()).unwrap(),

@@ -1,11 +1,13 @@
 //! The daemon's parts, and what each event does to them.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use outrider_protocol::{Check, NodeConfig, Transition};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::desired::effective;
@@ -19,6 +21,7 @@ use crate::checks::{Machine, Mailbox, PassContext, Reading, Sensors, pass};
 use crate::config::{self, ConfigSource, Loaded};
 use crate::journal::TransitionLog;
 use crate::local::{Ask, Question};
+use crate::metrics;
 use crate::notify::Notifier;
 use crate::report::{DeliveryStatus, Reporter};
 use crate::sense::SenseContext;
@@ -52,12 +55,15 @@ pub(super) struct Daemon {
     last_turn: Instant,
     refreshed: Option<Instant>,
     told_digest: String,
+    ask: mpsc::Sender<Question>,
+    /// Where `/metrics` listens, and who serves it.
+    metrics: Option<(SocketAddr, AbortOnDrop)>,
     _folder: StateFolder,
 }
 
 impl Daemon {
     /// Reads the configuration and what the process before left; nothing runs yet.
-    pub(super) fn start(options: RunOptions) -> Result<Self, RunError> {
+    pub(super) fn start(options: RunOptions, ask: mpsc::Sender<Question>) -> Result<Self, RunError> {
         let loaded = read_config(&options.config);
         let now = options.sense.now();
         let folder = StateFolder::open(&options.state_dir)?;
@@ -83,6 +89,8 @@ impl Daemon {
             last_turn: Instant::now(),
             refreshed: None,
             told_digest: String::new(),
+            ask,
+            metrics: None,
             _folder: folder,
         };
         match daemon.state.delivery.desired.clone() {
@@ -159,7 +167,9 @@ impl Daemon {
     /// Plans the steps of this turn, takes them, reports.
     fn act(&mut self, transitions: Vec<Transition>) {
         let now = Instant::now();
-        transitions.iter().for_each(|transition| self.journal.write(transition, now));
+        for transition in &transitions {
+            self.journal.write(transition, now);
+        }
         self.journal.sum_up(now);
         let refresh = self.refreshed.is_none_or(|at| now.duration_since(at) >= REFRESH);
         let write = refresh || !transitions.is_empty();
@@ -206,8 +216,7 @@ impl Daemon {
                 act::replace_file(path, &bytes, 0o640)
             }
             Action::WriteTextfile(path) => {
-                let text = act::render_textfile(self.state.conditions(), &self.state.agent_facts(), now);
-                act::replace_file(path, text.as_bytes(), 0o644)
+                act::replace_file(path, self.metrics_page().as_bytes(), 0o644)
             }
         }
     }
@@ -225,11 +234,16 @@ impl Daemon {
         }
     }
 
+    fn metrics_page(&self) -> String {
+        act::render_textfile(self.state.conditions(), &self.state.agent_facts(), self.sense.now())
+    }
+
     fn answer(&self, question: Question) {
         let document = match question.ask {
             Ask::Status => serde_json::to_vec(&self.state.status(self.sense.now())),
             Ask::Conditions => serde_json::to_vec(&self.state.verdict),
             Ask::Facts => serde_json::to_vec(&self.state.facts),
+            Ask::Metrics => Ok(self.metrics_page().into_bytes()),
         };
         match document {
             // The client may have gone; that is its own affair.
@@ -277,6 +291,18 @@ impl Daemon {
             }
         }
         self.reporter.configure(start::target(&self.state.settings, self.embedding.as_ref()));
+        self.serve_metrics();
+    }
+
+    /// Serves `/metrics` where the settings want it. A program that embeds the daemon has its own.
+    fn serve_metrics(&mut self) {
+        let wanted = self.state.settings.report.metrics_listen.filter(|_| self.embedding.is_none());
+        if self.metrics.as_ref().map(|(address, _)| *address) != wanted {
+            self.metrics = wanted.map(|address| {
+                let task = tokio::spawn(metrics::serve(address, self.ask.clone()));
+                (address, AbortOnDrop(task.abort_handle()))
+            });
+        }
     }
 
     fn look_at_the_clocks(&mut self) {
@@ -308,6 +334,15 @@ impl Daemon {
     pub(super) async fn drain(self) {
         self.notifier.stopping();
         self.reporter.stop(DRAIN).await;
+    }
+}
+
+/// A task that ends with its owner.
+struct AbortOnDrop(AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

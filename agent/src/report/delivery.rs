@@ -696,6 +696,7 @@ impl Delivery {
         let uid = self.ledger.as_ref().map(|ledger| ledger.node_uid.clone()).unwrap_or_default();
         let not_after = self.ledger.as_ref().map(|ledger| ledger.not_after);
         let current = self.line.addresses.current();
+        let reported = self.tried && !self.has_news() && self.work.is_empty() && self.spooling_since.is_none();
         self.status.send_if_modified(|status| {
             let new = DeliveryStatus {
                 coordinator: current,
@@ -705,6 +706,7 @@ impl Delivery {
                 merged: self.view.merged,
                 spool_problem: problem,
                 certificate_not_after: not_after,
+                reported,
                 ..status.clone()
             };
             let changed = *status != new;

@@ -69,6 +69,8 @@ pub struct DeliveryStatus {
     pub clock_offset: Option<Fact<ClockOffset>>,
     /// Desired configuration last received.
     pub desired: Option<NodeConfig>,
+    /// Whether the coordinator has everything that was handed over.
+    pub reported: bool,
 }
 
 /// What a [`Reporter`] is made of.
