@@ -13,7 +13,7 @@ use outrider_agent::net::{Answer, Connection, Limits};
 use outrider_coordinator::OPERATOR_TOKEN_FILE;
 use outrider_protocol::{
     ApiError, Condition, ConditionType, EnrollRequest, EnrollResponse, Heartbeat, Identity, NodeRef, NodeReport,
-    NodeState, Profile, ReasonCode, ReportAck, SequencedTransition, Severity, Status, Timestamp, Transition,
+    NodeState, Profile, ReasonCode, RenewRequest, ReportAck, SequencedTransition, Severity, Status, Timestamp, Transition,
     TypeMeta,
 };
 use rcgen::{CertificateParams, KeyPair};
@@ -24,7 +24,7 @@ use tokio::net::TcpSocket;
 use uuid::Uuid;
 
 /// Bounds of an exchange; held heartbeats are given their hold on top.
-const LIMITS: Limits = Limits { body: 4 << 20, deadline: Duration::from_secs(30) };
+pub const LIMITS: Limits = Limits { body: 4 << 20, deadline: Duration::from_secs(30) };
 
 /// Where a coordinator is and by what its CA is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,8 +128,74 @@ impl Operator {
     }
 }
 
-/// One simulated agent after its enrolment.
+/// A machine that asks to be a node.
 #[derive(Debug)]
+pub struct Applicant {
+    /// Who it says it is.
+    pub node: NodeRef,
+    /// Marks of the machine.
+    pub identity: Identity,
+    key: KeyPair,
+}
+
+impl Applicant {
+    /// Machine `number` with a key of its own, under `name`.
+    pub fn new(name: &str, number: u32) -> anyhow::Result<Self> {
+        let node = NodeRef {
+            name: name.to_owned(),
+            uid: String::new(),
+            cluster: format!("swarm-{}", number % 64),
+            profile: Profile::Generic,
+            simulated: true,
+        };
+        Ok(Self { node, identity: identity_of(number), key: KeyPair::generate()? })
+    }
+
+    /// What it sends.
+    pub fn request(&self, token: &str) -> anyhow::Result<EnrollRequest> {
+        let csr = CertificateParams::new(vec![self.node.name.clone()])?.serialize_request(&self.key)?.pem()?;
+        Ok(EnrollRequest {
+            meta: TypeMeta::new("EnrollRequest"),
+            token: token.to_owned(),
+            csr,
+            node: self.node.clone(),
+            identity: self.identity.clone(),
+            agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+            sent_at: now(),
+        })
+    }
+
+    /// Sends it over `connection`, which must be without a client certificate.
+    pub async fn apply(&self, connection: &mut Connection, token: &str) -> anyhow::Result<Answer> {
+        Ok(connection.exchange(json(Method::POST, "/v1/enroll", &self.request(token)?)?, LIMITS).await?)
+    }
+
+    /// The member it becomes by the coordinator's answer.
+    pub fn admitted(&self, target: &Target, answer: &Answer, source: IpAddr) -> anyhow::Result<Member> {
+        let response: EnrollResponse = document(answer, StatusCode::OK)?;
+        let key = self.key.serialize_pem();
+        let certificate = tls::Identity::from_pem(response.certificate.as_bytes(), key.as_bytes())?;
+        Ok(Member {
+            node: NodeRef { uid: response.node_uid, ..self.node.clone() },
+            tls: target.tls(Some(&certificate))?,
+            source,
+            identity: self.identity.clone(),
+            epoch: Uuid::new_v4(),
+            sequence: 0,
+            flapping: false,
+        })
+    }
+
+    /// Asks for a renewal over `connection`, which must show the certificate to be renewed.
+    pub async fn renew(&self, connection: &mut Connection) -> anyhow::Result<Answer> {
+        let csr = CertificateParams::new(vec![self.node.name.clone()])?.serialize_request(&self.key)?.pem()?;
+        let request = RenewRequest { meta: TypeMeta::new("RenewRequest"), csr };
+        Ok(connection.exchange(json(Method::POST, "/v1/renew", &request)?, LIMITS).await?)
+    }
+}
+
+/// One simulated agent after its enrolment.
+#[derive(Clone, Debug)]
 pub struct Member {
     /// Who it is.
     pub node: NodeRef,
@@ -137,55 +203,16 @@ pub struct Member {
     pub tls: Arc<ClientConfig>,
     /// The address it comes from.
     pub source: IpAddr,
-    identity: Identity,
-    epoch: Uuid,
-    sequence: u64,
+    /// Marks of the machine.
+    pub identity: Identity,
+    /// Epoch of its sequences.
+    pub epoch: Uuid,
+    /// The last sequence it gave.
+    pub sequence: u64,
     flapping: bool,
 }
 
 impl Member {
-    /// Enrols node `number` with `token` over `connection`, which must be without a client certificate.
-    pub async fn enrol(
-        target: &Target,
-        connection: &mut Connection,
-        token: &str,
-        number: u32,
-        source: IpAddr,
-    ) -> anyhow::Result<Self> {
-        let key = KeyPair::generate()?;
-        let name = format!("swarm-{number:05}");
-        let csr = CertificateParams::new(vec![name.clone()])?.serialize_request(&key)?.pem()?;
-        let node = NodeRef {
-            name,
-            uid: String::new(),
-            cluster: format!("swarm-{}", number % 64),
-            profile: Profile::Generic,
-            simulated: true,
-        };
-        let identity = identity_of(number);
-        let request = EnrollRequest {
-            meta: TypeMeta::new("EnrollRequest"),
-            token: token.to_owned(),
-            csr,
-            node: node.clone(),
-            identity: identity.clone(),
-            agent_version: env!("CARGO_PKG_VERSION").to_owned(),
-            sent_at: now(),
-        };
-        let answer = connection.exchange(json(Method::POST, "/v1/enroll", &request)?, LIMITS).await?;
-        let response: EnrollResponse = document(&answer, StatusCode::OK)?;
-        let certificate = tls::Identity::from_pem(response.certificate.as_bytes(), key.serialize_pem().as_bytes())?;
-        Ok(Self {
-            node: NodeRef { uid: response.node_uid, ..node },
-            tls: target.tls(Some(&certificate))?,
-            source,
-            identity,
-            epoch: Uuid::new_v4(),
-            sequence: 0,
-            flapping: false,
-        })
-    }
-
     /// The heartbeat's exchange, held for `hold` seconds at most.
     pub async fn heartbeat(&self, connection: &mut Connection, hold: u32) -> anyhow::Result<ReportAck> {
         let heartbeat = Heartbeat {
@@ -203,8 +230,8 @@ impl Member {
         document(&answer, StatusCode::OK)
     }
 
-    /// A report with one transition, and the whole state with it when `state`.
-    pub async fn report(&mut self, connection: &mut Connection, state: bool) -> anyhow::Result<ReportAck> {
+    /// The next report, with one transition, and the whole state with it when `state`.
+    pub fn next_report(&mut self, state: bool) -> NodeReport {
         self.flapping = !self.flapping;
         self.sequence += 1;
         let conditions = self.conditions();
@@ -216,7 +243,7 @@ impl Member {
             removed: false,
             merged: 0,
         };
-        let report = NodeReport {
+        NodeReport {
             meta: TypeMeta::new("NodeReport"),
             node: self.node.clone(),
             epoch: self.epoch,
@@ -234,8 +261,13 @@ impl Member {
                 zone: format!("zone-{}", self.node.name.len() % 3),
                 region: "region-1".to_owned(),
             }),
-        };
-        let answer = connection.exchange(json(Method::POST, "/v1/reports", &report)?, LIMITS).await?;
+        }
+    }
+
+    /// Sends the next report and sees to it that it is acknowledged.
+    pub async fn report(&mut self, connection: &mut Connection, state: bool) -> anyhow::Result<ReportAck> {
+        let report = self.next_report(state);
+        let answer = send_report(connection, &report).await?;
         let ack: ReportAck = document(&answer, StatusCode::OK)?;
         ensure!(ack.acknowledged == self.sequence, "acknowledged {} of {}", ack.acknowledged, self.sequence);
         Ok(ack)
@@ -274,7 +306,13 @@ impl Member {
     }
 }
 
-fn identity_of(number: u32) -> Identity {
+/// Sends any report, right or wrong.
+pub async fn send_report(connection: &mut Connection, report: &NodeReport) -> anyhow::Result<Answer> {
+    Ok(connection.exchange(json(Method::POST, "/v1/reports", report)?, LIMITS).await?)
+}
+
+/// Marks of machine `number`, alike every time.
+pub fn identity_of(number: u32) -> Identity {
     let [a, b, c, d] = number.to_be_bytes();
     Identity {
         machine_id_hash: format!("{number:064x}"),

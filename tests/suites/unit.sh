@@ -206,6 +206,23 @@ until_true 60 "the cure is reported" condition ConfigValid '.status == "True"'
 row "an unknown key in a drop-in" "reload" "ConfigValid=False" "$raised" "$(took "$t")"
 ok "reload: a bad drop-in is ConfigValid=False, its removal clears it"
 
+# --- the packaged coordinator takes the packaged agent in ---------------------------------------------------------------
+t=$(now)
+bed systemctl start outrider-coordinator.service || fail "the coordinator does not start: $(bed journalctl --no-pager -o cat -n 3 -u outrider-coordinator)"
+ok "the coordinator starts and is ready"
+service=$(show outrider-coordinator.service MainPID)
+is "as a user of its own" outrider-coordinator "$(bed ps -o user:32= -p "$service" | xargs)"
+is "without capabilities" 0000000000000000 "$(bed awk '$1 == "CapBnd:" { print $2 }' "/proc/$service/status")"
+bed sh -c 'STATE_DIRECTORY=/var/lib/outrider-coordinator outrider-coordinator token create >/etc/outrider/token 2>/run/token.err &&
+    chgrp outrider /etc/outrider/token && chmod 640 /etc/outrider/token &&
+    printf "[coordinator]\nurls = [\"https://127.0.0.1:%s\"]\ntoken_file = \"/etc/outrider/token\"\n" "$1" >/etc/outrider/agent.toml.d/coordinator.toml' \
+    sh "$(bed ss -Hltnp | awk '/outrider-coordi/ { sub(/.*:/, "", $4); print $4; exit }')" || fail "no token: $(bed cat /run/token.err)"
+bed systemctl reload outrider-agent
+until_true 60 "the agent enrols and reports" condition ReportsDelivered '.status == "True" and .reason != "NoCoordinator"'
+row "a token is put beside the agent" "drop-in, reload" "enrolled, ReportsDelivered=True" "-" "$(took "$t")"
+ok "the packaged agent enrols at the packaged coordinator"
+is "the agent's key is its alone" "600 outrider" "$(bed find /var/lib/outrider -name '*.key' -exec stat -c '%a %U' {} + | sort -u)"
+
 idle() { [ "$(show outrider-helper.service ActiveState)" = inactive ]; }
 bed systemctl stop outrider-agent.service >/dev/null
 t=$(now)

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use outrider_agent::net::Connection;
-use outrider_tests::simulated::{Member, Operator, Target};
+use outrider_tests::simulated::{Applicant, Member, Operator, Target};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -75,8 +75,9 @@ pub(crate) async fn enrol(operator: &Operator, count: usize) -> anyhow::Result<(
         async move {
             let from = source(number);
             let mut connection = target.connect(open, Some(from)).await?;
-            let member = Member::enrol(&target, &mut connection, &token, u32::try_from(number)?, from).await;
-            member.with_context(|| format!("enrolling agent {number}"))
+            let applicant = Applicant::new(&format!("swarm-{number:05}"), u32::try_from(number)?)?;
+            let answer = applicant.apply(&mut connection, &token).await?;
+            applicant.admitted(&target, &answer, from).with_context(|| format!("enrolling agent {number}"))
         }
     })
     .await?;
