@@ -41,7 +41,9 @@ pub fn read(cx: &SenseContext) -> Fact<HostFacts> {
 /// The host name as the kernel has it now; `localhost` and an empty name are no name.
 pub fn hostname(cx: &SenseContext) -> Fact<String> {
     match word(cx, "/proc/sys/kernel/hostname") {
-        Fact::Known { value, source, at } if value == "localhost" || value == "(none)" => Fact::absent(source, at),
+        Fact::Known { value, source, at } if value == "localhost" || value == "(none)" => {
+            Fact::absent(source, at)
+        }
         name => name,
     }
 }
@@ -121,7 +123,8 @@ mod tests {
     fn an_empty_machine_yields_absent_values_and_no_panic() {
         let facts = read(&Machine::new().cx());
         let host = facts.value().unwrap();
-        for absent in [&host.hostname, &host.machine_id_hash, &host.system_uuid, &host.boot_id, &host.kernel] {
+        for absent in [&host.hostname, &host.machine_id_hash, &host.system_uuid, &host.boot_id, &host.kernel]
+        {
             assert!(matches!(absent, Fact::Absent { .. }), "{absent:?}");
         }
         assert!(matches!(host.filesystems, Fact::Absent { .. }), "{:?}", host.filesystems);
