@@ -51,8 +51,10 @@ fn host_name() -> Option<String> {
 }
 
 fn own_addresses() -> impl Iterator<Item = IpAddr> {
-    let interfaces = nix::ifaddrs::getifaddrs().into_iter().flatten();
-    interfaces.filter_map(|interface| {
+    let interfaces = nix::ifaddrs::getifaddrs().inspect_err(|error| {
+        log::warn!("this machine's addresses cannot be read ({error}); give those it is reached by with --name");
+    });
+    interfaces.into_iter().flatten().filter_map(|interface| {
         let address = interface.address?;
         if let Some(v4) = address.as_sockaddr_in() {
             return Some(IpAddr::V4(v4.ip()));

@@ -23,7 +23,7 @@ use crate::measured::Measured;
 use crate::metrics::Metrics;
 use crate::names;
 use crate::options::{Options, StartError};
-use crate::pki::{Authority, Lifetimes, files};
+use crate::pki::{Authority, Lifetimes, PkiError, files};
 use crate::server::{Gate, Server, accept, bind};
 use crate::store::sqlite::SqliteStore;
 use crate::store::{History, Store, list_all};
@@ -110,7 +110,7 @@ async fn assemble<S: Store + History>(
 
     let app = Arc::new(App {
         feed: Arc::new(Feed::default()),
-        tls: Arc::new(authority.server_config()?),
+        tls: Arc::new(tls(&authority)?),
         url: names::url(&options.names, &addresses),
         started_at: now,
         stopping: AtomicBool::new(false),
@@ -201,7 +201,7 @@ impl Coordinator {
     }
 
     /// Reads the CA's files again, after `outrider-coordinator ca` changed them.
-    pub fn reload(&self) -> Result<(), crate::pki::PkiError> {
+    pub fn reload(&self) -> Result<(), PkiError> {
         self.app.authority.reload(self.app.clock().now())
     }
 
@@ -231,6 +231,15 @@ impl Drop for Coordinator {
         self.app.stopping.store(true, Ordering::Release);
         self.app.connections.close_all();
     }
+}
+
+/// TLS without resumption: a resumed session would skip the check against the roots that are trusted now, and a fleet
+/// of which each node keeps one connection gains nothing by it.
+fn tls(authority: &Arc<Authority>) -> Result<rustls::ServerConfig, PkiError> {
+    let mut tls = authority.server_config()?;
+    tls.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
+    tls.send_tls13_tickets = 0;
+    Ok(tls)
 }
 
 /// Raises the soft limit of open files to the hard one; how many there may be.

@@ -215,7 +215,6 @@ impl Node {
         let report = inner.report.as_deref();
         let state = report.and_then(|r| r.state.as_deref());
         let conditions = inner.conditions();
-        let ready = conditions.iter().find(|c| c.condition_type == ConditionType::Ready);
         NodeView {
             meta: TypeMeta::new("Node"),
             name: record.name.clone(),
@@ -223,7 +222,7 @@ impl Node {
             cluster: inner.cluster().to_owned(),
             profile: report.map_or_else(|| record.profile.clone(), |r| r.profile.clone()),
             simulated: inner.is_simulated(),
-            ready: ready.map_or(Status::Unknown, |c| c.status),
+            ready: inner.ready(),
             last_seen,
             enrolled_at: record.enrolled_at,
             agent_version: report.map_or_else(String::new, |r| r.agent_version.to_string()),
@@ -265,8 +264,12 @@ impl Inner {
         if self.silence.is_some() { Status::Unknown } else { Status::True }
     }
 
-    /// `Ready` in force: the coordinator's while the node is not heard, else the node's own.
+    /// `Ready` in force: the coordinator's while the node is not heard, else the node's own. Of a node that may not
+    /// speak nothing is known.
     pub(crate) fn ready(&self) -> Status {
+        if self.record.enrolment != Enrolment::Approved {
+            return Status::Unknown;
+        }
         if let Some(latch) = &self.silence {
             return latch.condition.status;
         }
