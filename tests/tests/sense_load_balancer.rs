@@ -100,6 +100,7 @@ fn cause<T>(fact: &Fact<T>) -> Option<&UnknownCause> {
 use ProbeTarget::{Backend, Balancer as Through};
 
 #[tokio::test]
+#[ignore = "run by tests/run --suite sense-load-balancer"]
 async fn layer_4_done_right() {
     let Some((_bed, l4, _)) = bed(&Options::default()) else { return };
     let facts = pass(&l4, LIMIT).await;
@@ -126,6 +127,7 @@ async fn layer_4_done_right() {
 }
 
 #[tokio::test]
+#[ignore = "run by tests/run --suite sense-load-balancer"]
 async fn layer_7_done_right() {
     let Some((_bed, _, l7)) = bed(&Options::default()) else { return };
     let facts = pass(&l7, LIMIT).await;
@@ -137,6 +139,7 @@ async fn layer_7_done_right() {
 }
 
 #[tokio::test]
+#[ignore = "run by tests/run --suite sense-load-balancer"]
 async fn redirect_loops_show_whose_they_are() {
     let missing = Options { forwarded_proto: false, ..Options::default() };
     let Some((_bed, _, l7)) = bed(&missing) else { return };
@@ -155,6 +158,7 @@ async fn redirect_loops_show_whose_they_are() {
 }
 
 #[tokio::test]
+#[ignore = "run by tests/run --suite sense-load-balancer"]
 async fn a_host_that_no_ingress_knows_meets_the_default_backend() {
     let Some((_bed, _, l7)) = bed(&Options { ingress_host: "other.test".into(), ..Options::default() })
     else {
@@ -167,6 +171,7 @@ async fn a_host_that_no_ingress_knows_meets_the_default_backend() {
 }
 
 #[tokio::test]
+#[ignore = "run by tests/run --suite sense-load-balancer"]
 async fn a_dead_backend_is_seen_and_so_is_a_balancer_that_still_uses_it() {
     let Some((mut bed, l4, l7)) = bed(&Options { health_checks: false, ..Options::default() }) else {
         return;
@@ -194,6 +199,7 @@ async fn a_dead_backend_is_seen_and_so_is_a_balancer_that_still_uses_it() {
 }
 
 #[tokio::test]
+#[ignore = "run by tests/run --suite sense-load-balancer"]
 async fn certificates_are_judged_by_name_and_root_and_accepted_all_the_same() {
     let Some((_bed, l4, _)) = bed(&Options { certificate_name: "other.test".into(), ..Options::default() })
     else {
@@ -213,6 +219,7 @@ async fn certificates_are_judged_by_name_and_root_and_accepted_all_the_same() {
 }
 
 #[tokio::test]
+#[ignore = "run by tests/run --suite sense-load-balancer"]
 async fn every_address_is_tried_by_itself() {
     let Some((bed, l4, _)) = bed(&Options::default()) else { return };
     let both = vec![bed.nobody().ip(), bed.l4().ip()];
@@ -227,6 +234,7 @@ async fn every_address_is_tried_by_itself() {
 }
 
 #[tokio::test]
+#[ignore = "run by tests/run --suite sense-load-balancer"]
 async fn a_name_without_addresses_is_absent() {
     let facts = pass(&settings(([127, 0, 0, 1], 443).into(), 80, &[]), LIMIT).await;
     assert!(matches!(facts.addresses, Fact::Absent { .. }), "{:?}", facts.addresses);
@@ -251,6 +259,7 @@ fn read_request(stream: &mut std::net::TcpStream) {
 }
 
 #[tokio::test]
+#[ignore = "run by tests/run --suite sense-load-balancer"]
 async fn hostile_servers_cost_their_limit_and_no_more() {
     fn drip(mut stream: std::net::TcpStream) {
         read_request(&mut stream);
@@ -297,22 +306,4 @@ async fn hostile_servers_cost_their_limit_and_no_more() {
         let tries = tries(&facts, Through, ProbeKind::Root);
         assert!(!tries.is_empty() && tries.iter().all(|p| cause(&p.tls) == Some(&expected)), "{tries:#?}");
     }
-}
-
-/// Not a test of speed: prints what the check costs, for `docs/performance.md`.
-#[tokio::test]
-#[ignore = "a measurement; run it alone and in release"]
-async fn cost_of_a_pass() {
-    let Some((_bed, l4, _)) = bed(&Options::default()) else { return };
-    let used = || {
-        let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF).unwrap();
-        let seconds = |t: nix::sys::time::TimeVal| t.tv_sec() as f64 + t.tv_usec() as f64 / 1e6;
-        seconds(usage.user_time()) + seconds(usage.system_time())
-    };
-    pass(&l4, LIMIT).await;
-    let start = used();
-    for _ in 0..20 {
-        pass(&l4, LIMIT).await;
-    }
-    println!("pass: {:.3} ms of CPU", (used() - start) / 20.0 * 1e3);
 }
