@@ -232,8 +232,10 @@ fn load_balancers(root: &mut Section) -> Vec<LoadBalancerSettings> {
 fn load_balancer(section: &mut Section) -> Option<LoadBalancerSettings> {
     let written_url = section.place("url").is_some();
     let url = section.text("url", |s| url(s, &["https"]));
-    let name =
-        section.text("name", |s| if s.is_empty() { Err("is empty".to_owned()) } else { Ok(s.to_owned()) });
+    let name = section.text("name", |s| match s.chars().count() {
+        1..=253 => Ok(s.to_owned()),
+        n => Err(format!("has {n} characters; expected 1 to 253")),
+    });
     let port = |section: &mut Section, key: &str, default: u16, least: i64| {
         section.integer(key, least, 65_535).and_then(|i| u16::try_from(i).ok()).unwrap_or(default)
     };

@@ -14,6 +14,9 @@ use super::{ConfigSource, Problem};
 /// Files longer than this are no configuration.
 const FILE_LIMIT: u64 = 1 << 20;
 
+/// Characters of a problem's text.
+const QUOTED: usize = 400;
+
 /// Where something stands.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Place {

@@ -34,7 +34,8 @@ impl StateFolder {
             Ok(disk) => disk,
             Err(error) => return unusable(error),
         };
-        let file = match File::create(folder.join("lock")) {
+        // The folder itself is locked: a lock file could not be made on a full or read-only disk.
+        let file = match File::open(folder) {
             Ok(file) => file,
             Err(error) => return unusable(error),
         };

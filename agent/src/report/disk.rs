@@ -63,14 +63,13 @@ pub struct StdDisk {
 }
 
 impl StdDisk {
-    /// Uses `folder`, made with mode 0700 when it is not there. Fails when it cannot be written.
+    /// Uses `folder`, made with mode 0700 when it is not there. That it is there says nothing of whether it can be
+    /// written: what is in it can be used even so.
     pub fn open(folder: &Path) -> io::Result<Self> {
         if !folder.is_dir() {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
-        let probe = folder.join(".writable");
-        File::create(&probe)?;
-        fs::remove_file(probe)?;
+        fs::read_dir(folder)?;
         Ok(Self { folder: folder.to_owned() })
     }
 }

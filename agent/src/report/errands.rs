@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::StatusCode;
 use outrider_protocol::{
     ClockOffset, EnrollRequest, EnrollResponse, Fact, Heartbeat, Identity as Marks, NodeConfig, NodeReport,
-    RenewRequest, ReportAck, SequencedTransition, TypeMeta,
+    RenewRequest, ReportAck, SequencedTransition, Timestamp, TypeMeta,
 };
 use rustls::ClientConfig;
 use uuid::Uuid;
@@ -47,6 +47,8 @@ pub(super) struct Enrolled {
     /// What was set aside; empty when nothing was.
     pub(super) found: String,
     pub(super) clock_offset: Option<Fact<ClockOffset>>,
+    /// The coordinator's clock when it answered; `None` when the identity was read from disk.
+    pub(super) server_time: Option<Timestamp>,
 }
 
 /// The coordinator's answer to an enrolment.
@@ -59,7 +61,10 @@ pub(super) enum EnrolOutcome {
 pub(super) struct Reported {
     pub(super) result: Result<(ReportAck, Option<Fact<ClockOffset>>), ExchangeError>,
     pub(super) epoch: Uuid,
+    /// Digest of the state that went with it.
     pub(super) digest: Option<String>,
+    /// How many transitions went with it.
+    pub(super) transitions: usize,
     /// The connection, when the heartbeat may go on with it.
     pub(super) connection: Option<Connection>,
 }
@@ -182,14 +187,24 @@ pub(super) async fn open_identity(disk: Arc<dyn Disk>, clock: Clock) -> Done {
     let blocks = disk.blocks();
     let read = move || {
         let identity = Identity::open(&*disk, clock()).map_err(|e| e.to_string())?;
-        enrolled(&identity, None).map_err(|e| e.to_string())
+        enrolled(&identity, None, None).map_err(|e| e.to_string())
     };
     Done::Opened(on_a_thread(blocks, read).await)
 }
 
-fn enrolled(identity: &Identity, clock_offset: Option<Fact<ClockOffset>>) -> Result<Enrolled, Failure> {
+fn enrolled(
+    identity: &Identity,
+    clock_offset: Option<Fact<ClockOffset>>,
+    server_time: Option<Timestamp>,
+) -> Result<Enrolled, Failure> {
     let tls = identity.tls()?;
-    Ok(Enrolled { ledger: identity.ledger().cloned(), tls, found: identity.found.clone(), clock_offset })
+    Ok(Enrolled {
+        server_time,
+        ledger: identity.ledger().cloned(),
+        tls,
+        found: identity.found.clone(),
+        clock_offset,
+    })
 }
 
 fn unprepared(error: impl std::fmt::Display) -> ExchangeError {
@@ -236,17 +251,18 @@ pub(super) async fn enrol(
     };
     let exchanged: Exchanged<EnrollResponse> =
         post(&mut connection, "/v1/enroll", &request, "EnrollResponse", ANSWER_LIMIT, &*line.clock).await?;
-    let offset = offset_of(&exchanged, exchanged.answer.server_time, &line);
+    let server_time = exchanged.answer.server_time;
+    let offset = offset_of(&exchanged, server_time, &line);
     let response = exchanged.answer;
     if exchanged.status == StatusCode::ACCEPTED || response.certificate.is_empty() {
         let retry_after =
             Duration::from_secs(response.retry_after_seconds.unwrap_or(30).clamp(1, 600).into());
         return Ok(EnrolOutcome::Pending { text: response.pending, retry_after, clock_offset: Some(offset) });
     }
-    let (clock, blocks) = (line.clock.clone(), disk.blocks());
+    let blocks = disk.blocks();
     let store = move || {
-        identity.take(&*disk, &response, &token.id, clock()).map_err(unprepared)?;
-        enrolled(&identity, Some(offset)).map_err(ExchangeError::from)
+        identity.take(&*disk, &response, &token.id).map_err(unprepared)?;
+        enrolled(&identity, Some(offset), Some(server_time)).map_err(ExchangeError::from)
     };
     Ok(EnrolOutcome::Enrolled(on_a_thread(blocks, store).await?))
 }
@@ -307,12 +323,13 @@ pub(super) async fn renew(
     let request = RenewRequest { meta: TypeMeta::new("RenewRequest"), csr };
     let exchanged: Exchanged<EnrollResponse> =
         post(&mut connection, "/v1/renew", &request, "EnrollResponse", ANSWER_LIMIT, &*line.clock).await?;
-    let offset = offset_of(&exchanged, exchanged.answer.server_time, &line);
-    let (clock, blocks) = (line.clock.clone(), disk.blocks());
+    let server_time = exchanged.answer.server_time;
+    let offset = offset_of(&exchanged, server_time, &line);
+    let blocks = disk.blocks();
     let store = move || {
         let token = identity.ledger().map(|ledger| ledger.token_id.clone()).unwrap_or_default();
-        identity.take(&*disk, &exchanged.answer, &token, clock()).map_err(unprepared)?;
-        enrolled(&identity, Some(offset)).map_err(ExchangeError::from)
+        identity.take(&*disk, &exchanged.answer, &token).map_err(unprepared)?;
+        enrolled(&identity, Some(offset), Some(server_time)).map_err(ExchangeError::from)
     };
     on_a_thread(blocks, store).await
 }
@@ -326,6 +343,7 @@ pub(super) async fn report(
     keep: bool,
 ) -> Reported {
     let (epoch, digest) = (report.epoch, report.state.as_ref().map(|state| state.digest.clone()));
+    let transitions = report.transitions.len();
     let exchange = async {
         let mut connection = reuse_or_open(&line, tls, kept).await?;
         let exchanged: Exchanged<ReportAck> =
@@ -338,9 +356,10 @@ pub(super) async fn report(
             result: Ok((ack, Some(offset))),
             epoch,
             digest,
+            transitions,
             connection: keep.then_some(connection),
         },
-        Err(error) => Reported { result: Err(error), epoch, digest, connection: None },
+        Err(error) => Reported { result: Err(error), epoch, digest, transitions, connection: None },
     }
 }
 

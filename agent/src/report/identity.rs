@@ -123,7 +123,6 @@ impl Identity {
         disk: &dyn Disk,
         response: &EnrollResponse,
         token_id: &str,
-        now: Timestamp,
     ) -> Result<(), IdentityError> {
         let answer = |failure: Failure| IdentityError::Answer(failure.to_string());
         let leaf = certificate::certificates(response.certificate.as_bytes()).map_err(answer)?;
@@ -136,7 +135,7 @@ impl Identity {
             node_uid: response.node_uid.clone(),
             certificate: response.certificate.clone(),
             ca_bundle: response.ca_bundle.clone(),
-            renew_at: response.renew_at.unwrap_or_else(|| facts.not_before.after(life * 2 / 3)).max(now),
+            renew_at: response.renew_at.unwrap_or_else(|| facts.not_before.after(life * 2 / 3)),
             not_after: facts.not_after,
             token_id: token_id.to_owned(),
             key_sha256: self.key_sha256(),
@@ -246,7 +245,7 @@ mod tests {
         let disk = MemoryDisk::default();
         let mut identity = Identity::open(&disk, now()).unwrap();
         let response = answered(&identity);
-        identity.take(&disk, &response, "tok", now()).unwrap();
+        identity.take(&disk, &response, "tok").unwrap();
         let again = Identity::open(&disk, now()).unwrap();
         assert_eq!(again.ledger().unwrap().node_uid, "uid-1");
         assert!(again.tls().unwrap().is_some());
@@ -259,7 +258,7 @@ mod tests {
         let mut identity = Identity::open(&disk, now()).unwrap();
         let key = identity.key_sha256();
         let response = answered(&identity);
-        identity.take(&disk, &response, "tok", now()).unwrap();
+        identity.take(&disk, &response, "tok").unwrap();
         disk::replace(&disk, LEDGER, b"{\"version\":1,").unwrap();
         let again = Identity::open(&disk, now()).unwrap();
         assert!(again.ledger().is_none() && again.key_sha256() == key);
@@ -271,7 +270,7 @@ mod tests {
         let disk = MemoryDisk::default();
         let mut identity = Identity::open(&disk, now()).unwrap();
         let response = answered(&identity);
-        identity.take(&disk, &response, "tok", now()).unwrap();
+        identity.take(&disk, &response, "tok").unwrap();
         disk::replace(&disk, KEY, b"-----BEGIN PRIVATE KEY-----\nAAAA\n").unwrap();
         let again = Identity::open(&disk, now().after(std::time::Duration::from_secs(1))).unwrap();
         assert!(again.ledger().is_none() && again.key_sha256() != identity.key_sha256());
@@ -288,7 +287,7 @@ mod tests {
         let disk = MemoryDisk::default();
         let mut identity = Identity::open(&disk, now()).unwrap();
         let other = answered(&Identity::open(&MemoryDisk::default(), now()).unwrap());
-        let error = identity.take(&disk, &other, "tok", now()).unwrap_err();
+        let error = identity.take(&disk, &other, "tok").unwrap_err();
         assert!(error.to_string().contains("does not belong"), "{error}");
         assert!(identity.ledger().is_none());
     }

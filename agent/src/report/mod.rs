@@ -37,9 +37,12 @@ pub use spool::{Spool, SpoolError, SpoolLimits};
 pub use token::{Token, TokenError};
 pub use transport::{Network, Opening, Transport};
 
-use delivery::Delivery;
+use delivery::{Delivery, Parts};
 use disk::{Disk, MemoryDisk};
 use outbox::Outbox;
+
+/// Bytes of a message or advice.
+const TEXT_LIMIT: usize = 8 << 10;
 
 /// The clock, as sensors have it.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -117,16 +120,15 @@ impl Reporter {
         }
         let (sender, receiver) = watch::channel(status);
         let outbox = Arc::new(Outbox::default());
-        let delivery = Delivery::new(
-            outbox.clone(),
-            sender,
+        let parts = Parts {
+            outbox: outbox.clone(),
+            status: sender,
             disk,
-            Arc::new(Mutex::new(spool)),
-            view,
-            options.clock,
-            options.transport,
-            options.target,
-        );
+            spool: Arc::new(Mutex::new(spool)),
+            clock: options.clock,
+            transport: options.transport,
+        };
+        let delivery = Delivery::new(parts, options.target, view);
         Self { outbox, status: receiver, task: tokio::spawn(delivery.run()), latches }
     }
 
@@ -144,7 +146,7 @@ impl Reporter {
     pub fn put(&self, transitions: Vec<Transition>, latches: &[Latch], state: Option<NodeState>) {
         self.outbox.with(|pending| {
             if !transitions.is_empty() {
-                pending.transitions.extend(transitions);
+                pending.transitions.extend(transitions.into_iter().map(bounded));
                 pending.latches = latches.to_vec();
             }
             pending.state = state.or(pending.state.take());
@@ -170,7 +172,10 @@ impl Reporter {
     pub async fn stop(mut self, limit: Duration) {
         self.outbox.with(|pending| pending.stopping = true);
         if tokio::time::timeout(limit, &mut self.task).await.is_err() {
-            log::warn!("not everything could be delivered within {} s; it waits in the spool", limit.as_secs());
+            log::warn!(
+                "not everything could be delivered within {} s; it waits in the spool",
+                limit.as_secs()
+            );
         }
     }
 }
@@ -195,6 +200,20 @@ fn remember(status: &mut DeliveryStatus, latches: &[Latch]) {
         "no exchange since the restart of the agent".clone_into(&mut status.error);
         status.failing_since = Some(condition.last_transition_time);
     }
+}
+
+/// The transition with texts of bounded length: the coordinator takes no more, and one that it does not take would stand
+/// in the way of all behind it.
+fn bounded(mut transition: Transition) -> Transition {
+    let condition = &mut transition.condition;
+    for text in [&mut condition.message, &mut condition.advice] {
+        if text.len() > TEXT_LIMIT {
+            let end = (0..=TEXT_LIMIT).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
+            text.truncate(end);
+            text.push('…');
+        }
+    }
+    transition
 }
 
 fn read_desired(disk: &dyn Disk) -> Option<NodeConfig> {
