@@ -48,6 +48,10 @@ pub(crate) struct Mind {
     pub(crate) pending: usize,
     /// The answer to every request instead of the right one.
     pub(crate) refuse: Option<ApiError>,
+    /// The same for reports alone.
+    pub(crate) refuse_reports: Option<ApiError>,
+    /// Most transitions a report may have; the rest is too large.
+    pub(crate) most: Option<usize>,
     /// Takes reports in and closes the connection without an answer.
     pub(crate) lose_answers: bool,
     /// Seconds until renewal, in the answer to an enrolment.
@@ -256,6 +260,12 @@ async fn answer(
         "/v1/reports" => {
             let report: NodeReport = serde_json::from_slice(&body)?;
             let mut mind = mind.lock().unwrap();
+            if let Some(refusal) = &mind.refuse_reports {
+                return Ok(error(refusal));
+            }
+            if mind.most.is_some_and(|most| report.transitions.len() > most) {
+                return Ok(error(&ApiError::new(413, "TooLarge", "the body is too large", "")));
+            }
             let ack = match mind.store(report) {
                 Ok(ack) => ack,
                 Err(mismatch) => return Ok(error(&mismatch)),

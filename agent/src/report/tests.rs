@@ -66,10 +66,15 @@ fn target(urls: &[String], token: TokenSource) -> Target {
 }
 
 fn reporter(fakes: &[&Fake], disk: &MemoryDisk, target: Target) -> Reporter {
+    reporter_ahead(fakes, disk, target, Duration::ZERO)
+}
+
+/// One whose clock is ahead.
+fn reporter_ahead(fakes: &[&Fake], disk: &MemoryDisk, target: Target, ahead: Duration) -> Reporter {
     Reporter::start(ReporterOptions {
         disk: Ok(Arc::new(disk.clone())),
         limits: SpoolLimits::default(),
-        clock: Arc::new(|| Timestamp::from(SystemTime::now())),
+        clock: Arc::new(move || Timestamp::from(SystemTime::now()).after(ahead)),
         transport: Arc::new(Lines(fakes.iter().map(|fake| (*fake).clone()).collect())),
         target,
     })
@@ -361,4 +366,71 @@ async fn stopping_delivers_what_waits_within_its_limit() {
     assert!(began.elapsed() <= Duration::from_secs(5));
     let spool = Spool::open(Arc::new(disk), SpoolLimits::default(), Timestamp::default());
     assert_eq!(spool.batch(9, 9_999).len(), 1, "what could not be sent waits on disk");
+}
+
+#[tokio::test(start_paused = true)]
+async fn reports_that_are_refused_are_not_hidden_by_heartbeats_that_pass() {
+    let fake = Fake::new("c.example");
+    let reporter = started(&fake, &MemoryDisk::default());
+    until(&reporter, |status| status.enrolment == "enrolled").await;
+    fake.mind().refuse_reports = Some(ApiError::new(400, "InvalidDocument", "a field is wrong", ""));
+    reporter.put(vec![transition(1)], &[], None);
+    until(&reporter, |status| status.error.starts_with("InvalidDocument")).await;
+    let beats = fake.mind().heartbeats.len();
+    for _ in 0..600 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(reporter.status().borrow().error.starts_with("InvalidDocument"));
+    }
+    assert!(fake.mind().heartbeats.len() >= beats + 18, "heartbeats go on");
+    fake.mind().refuse_reports = None;
+    until(&reporter, |status| status.spooled == 0 && status.error.is_empty()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_that_is_too_large_goes_in_parts() {
+    let fake = Fake::new("c.example");
+    fake.mind().most = Some(3);
+    let reporter = started(&fake, &MemoryDisk::default());
+    reporter.put((1..=40).map(transition).collect(), &[], None);
+    seen(&fake, |mind| mind.history.len() == 40).await;
+    assert_eq!(ids(&fake), (1..=40).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_days_ahead_neither_silences_nor_renews_without_end() {
+    let fake = Fake::new("c.example");
+    let target = target(&[fake.url()], fake.token());
+    let ahead = Duration::from_secs(3 * 86_400);
+    let reporter = reporter_ahead(&[&fake], &MemoryDisk::default(), target, ahead);
+    reporter.put(vec![transition(1)], &[], Some(state("d1")));
+    let status = until(&reporter, |status| status.enrolment == "enrolled" && status.reported).await;
+    let offset = status.clock_offset.unwrap().value().unwrap().offset_ms;
+    assert!((offset - 3 * 86_400_000).abs() < 60_000, "{offset}");
+    tokio::time::sleep(Duration::from_secs(3_600)).await;
+    reporter.put(vec![transition(2)], &[], None);
+    seen(&fake, |mind| mind.history.len() == 2).await;
+    assert_eq!(fake.mind().renewals, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_wakes_up_does_not_wait_for_a_dead_connection() {
+    let fake = Fake::new("c.example");
+    let reporter = started(&fake, &MemoryDisk::default());
+    seen(&fake, |mind| mind.heartbeats.len() == 2).await;
+    let began = tokio::time::Instant::now();
+    reporter.wake();
+    seen(&fake, |mind| mind.heartbeats.len() == 3).await;
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unbounded_message_is_cut_and_not_stuck() {
+    let fake = Fake::new("c.example");
+    let reporter = started(&fake, &MemoryDisk::default());
+    let mut long = transition(1);
+    long.condition.message = "ä".repeat(20_000);
+    reporter.put(vec![long], &[], None);
+    seen(&fake, |mind| mind.history.len() == 1).await;
+    let message = fake.mind().history[0].condition.message.clone();
+    assert!(message.len() < 9_000 && message.ends_with('…'));
 }
