@@ -162,8 +162,12 @@ fn members_down(etcd: &mut EtcdFacts, down: &[Option<Duration>; 3], own: usize, 
         return;
     }
     let has_quorum = living.len() > down.len() / 2;
-    let ids: Vec<String> = etcd.endpoints.iter().map(|endpoint| endpoint.member_id.clone()).collect();
-    let leader = living.first().and_then(|i| ids.get(*i)).cloned().unwrap_or_default();
+    let recorded =
+        etcd.endpoints.iter().find_map(|e| Some(e.status.value()?.leader.clone())).unwrap_or_default();
+    let id = |i: &usize| etcd.endpoints.get(*i).map(|e| e.member_id.clone()).unwrap_or_default();
+    // The leader stays while it lives; else another term begins with another one.
+    let stays = living.iter().any(|i| id(i) == recorded);
+    let leader = if stays { recorded } else { living.first().map(id).unwrap_or_default() };
     for (i, endpoint) in etcd.endpoints.iter_mut().enumerate() {
         let source = endpoint.endpoint.clone();
         if let Some(Some(since)) = down.get(i) {
@@ -171,8 +175,7 @@ fn members_down(etcd: &mut EtcdFacts, down: &[Option<Duration>; 3], own: usize, 
             endpoint.linearizable_read = refused(&source, now);
             endpoint.down_since = Some(now.before(*since));
         } else if let Fact::Known { value: status, .. } = &mut endpoint.status {
-            // The first member led when all was well; without it another term began.
-            status.raft_term += u64::from(down[0].is_some() || !has_quorum);
+            status.raft_term += u64::from(!stays || !has_quorum);
             status.leader = if has_quorum { leader.clone() } else { String::new() };
             if !has_quorum {
                 status.errors = vec!["etcdserver: no leader".to_owned()];

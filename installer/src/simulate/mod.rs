@@ -28,8 +28,7 @@ use player::Stage;
 /// What `part` reads at `now`, when the play has run for `elapsed`. `None` only for a recording that cannot be read,
 /// which a test rules out.
 fn facts(part: &Part, elapsed: Duration, now: Timestamp, latches: Vec<Latch>) -> Option<NodeFacts> {
-    let mut facts = part.recording()?.at(now)?;
-    part.dress(&mut facts);
+    let mut facts = part.read(now)?;
     fault::live(part, elapsed, &mut facts);
     fault::apply(&fault::script(part, elapsed), part, &mut facts);
     facts.latches = latches;

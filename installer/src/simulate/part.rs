@@ -1,9 +1,9 @@
 //! Who a simulated node is: its name, its place, and how a recording is dressed for it.
 
-use outrider_protocol::{EtcdFacts, Fact, NodeFacts, Profile, hex};
+use outrider_protocol::{EtcdFacts, Fact, NodeFacts, Profile, Timestamp, hex};
 use sha2::{Digest, Sha256};
 
-use super::recording::{self, Recording};
+use super::recording;
 
 /// Nodes of one group: a cluster of three servers and two workers, and three virtual machines of their own.
 const GROUP: usize = 8;
@@ -82,18 +82,9 @@ impl Part {
         }
     }
 
-    /// The recording it plays from.
-    pub(crate) fn recording(&self) -> Option<&'static Recording> {
-        match self.role {
-            Role::Server { .. } => recording::SERVER.as_ref(),
-            Role::Worker => recording::AGENT.as_ref(),
-            Role::Vm => recording::VM.as_ref(),
-        }
-    }
-
-    /// An address in the network of its group.
-    fn address(&self, last: usize) -> String {
-        format!("10.{}.{}.{last}", self.group / 250, self.group % 250)
+    /// The network of its group, up to the last dot.
+    fn network(&self) -> String {
+        format!("10.{}.{}.", 1 + self.group / 250, self.group % 250)
     }
 
     /// `n` bytes in hex that are this node's own and always the same.
@@ -107,8 +98,20 @@ impl Part {
         format!("{}-{}-4{}-8{}-{}", &hex[..8], &hex[8..12], &hex[13..16], &hex[17..20], &hex[20..])
     }
 
-    /// Puts this node's names and addresses in place of the recorded ones.
-    pub(crate) fn dress(&self, facts: &mut NodeFacts) {
+    /// What this node reads at `now` when all is well: the recording with its own names and addresses.
+    pub(crate) fn read(&self, now: Timestamp) -> Option<NodeFacts> {
+        let recording = match self.role {
+            Role::Server { .. } => recording::SERVER.as_ref(),
+            Role::Worker => recording::AGENT.as_ref(),
+            Role::Vm => recording::VM.as_ref(),
+        };
+        let host = format!("rancher.{}.example", self.cluster);
+        let mut facts = recording?.at(now, &self.network(), &host)?;
+        self.dress(&mut facts);
+        Some(facts)
+    }
+
+    fn dress(&self, facts: &mut NodeFacts) {
         facts.node.name.clone_from(&self.name);
         facts.node.cluster.clone_from(&self.cluster);
         facts.node.simulated = true;
@@ -124,36 +127,13 @@ impl Part {
             {
                 let mac = self.digest("MAC", 3);
                 first.mac = format!("52:54:00:{}:{}:{}", &mac[..2], &mac[2..4], &mac[4..]);
-                first.addresses = vec![format!("{}/24", self.address(11 + self.number % GROUP))];
+                first.addresses = vec![format!("{}{}/24", self.network(), 11 + self.number % GROUP)];
             }
         }
         if let (Role::Server { index }, Some(Fact::Known { value: etcd, .. })) =
             (self.role, &mut facts.checks.etcd)
         {
             self.dress_etcd(etcd, index);
-        }
-        if let Some(Fact::Known { value: balancers, .. }) = &mut facts.checks.load_balancer {
-            let host = format!("rancher.{}.example", self.cluster);
-            let network = self.address(1).trim_end_matches('1').to_owned();
-            for balancer in balancers {
-                let recorded = std::mem::replace(&mut balancer.host, host.clone());
-                let here = |text: &str| text.replace(&recorded, &host).replace("10.0.0.", &network);
-                balancer.url = here(&balancer.url);
-                if let Fact::Known { value, .. } = &mut balancer.addresses {
-                    value.iter_mut().for_each(|address| *address = here(address));
-                }
-                for probe in &mut balancer.probes {
-                    probe.peer = here(&probe.peer);
-                    if let Fact::Known { value, .. } = &mut probe.http {
-                        value.location = here(&value.location);
-                    }
-                    if let Fact::Known { value, .. } = &mut probe.tls {
-                        value.chain.iter_mut().for_each(|one| {
-                            one.sans.iter_mut().for_each(|san| *san = here(san));
-                        });
-                    }
-                }
-            }
         }
     }
 
@@ -163,15 +143,13 @@ impl Part {
         if let Fact::Known { value: list, .. } = &mut etcd.members {
             for (i, member) in list.members.iter_mut().enumerate() {
                 member.name = format!("{}-{}", server(i), &member.id[..8.min(member.id.len())]);
-                member.peer_urls = vec![format!("https://{}:2380", self.address(11 + i))];
-                member.client_urls = vec![format!("https://{}:2379", self.address(11 + i))];
             }
         }
         for (i, endpoint) in etcd.endpoints.iter_mut().enumerate() {
             endpoint.local = i == own;
             endpoint.endpoint = match endpoint.local {
                 true => etcd.local_endpoint.clone(),
-                false => format!("https://{}:2379", self.address(11 + i)),
+                false => format!("https://{}{}:2379", self.network(), 11 + i),
             };
         }
         set(&mut etcd.kubernetes_nodes, (0..SERVERS).map(server).collect());
@@ -216,8 +194,7 @@ mod tests {
         let now = "2026-11-02T09:30:00.000Z".parse().unwrap();
         let mut seen = BTreeSet::new();
         for part in cast(64) {
-            let mut facts = part.recording().unwrap().at(now).unwrap();
-            part.dress(&mut facts);
+            let facts = part.read(now).unwrap();
             let host = facts.checks.host.as_ref().and_then(Fact::value).unwrap();
             for mark in [&host.machine_id_hash, &host.system_uuid, &host.boot_id] {
                 assert!(seen.insert(mark.value().unwrap().clone()), "{} shares {mark:?}", part.name);
@@ -229,7 +206,12 @@ mod tests {
                 part.name
             );
             let words = serde_json::to_string(&facts).unwrap();
-            assert!(!words.contains("\"server-") && !words.contains("10.0.0.1\""), "{words}");
+            assert!(
+                !words.contains("\"server-")
+                    && !words.contains("10.0.0.")
+                    && !words.contains("//rancher.example"),
+                "{words}"
+            );
         }
     }
 }

@@ -1,9 +1,16 @@
-//! What real machines of three kinds once read, kept as files, and read again as if it were now.
+//! What machines of three kinds read, kept as files, and read again as if it were now and elsewhere.
+//!
+//! The views of etcd and of the balancer were captured from a real three-member etcd with TLS and a real HAProxy in
+//! front of real nginx; host, clock and guest agent are written in the shape that the sensors yield.
 
 use std::sync::LazyLock;
 
 use outrider_protocol::{NodeFacts, Timestamp};
 use serde_json::Value;
+
+/// The recorded network and name of the balancer.
+const NETWORK: &str = "10.0.0.";
+const HOST: &str = "rancher.example";
 
 /// One recorded document.
 #[derive(Debug)]
@@ -29,24 +36,30 @@ impl Recording {
         Some(Self { document, now })
     }
 
-    /// The facts with every instant in them moved so that they were read at `now`.
-    pub(crate) fn at(&self, now: Timestamp) -> Option<NodeFacts> {
+    /// The facts with every instant in them moved so that they were read at `now`, in the network `network` (`10.1.2.`)
+    /// behind a balancer called `host`.
+    pub(crate) fn at(&self, now: Timestamp, network: &str, host: &str) -> Option<NodeFacts> {
         let mut document = self.document.clone();
-        shift(&mut document, now.as_millis().saturating_sub(self.now.as_millis()));
+        let by = now.as_millis().saturating_sub(self.now.as_millis());
+        each_text(&mut document, &|text| {
+            if text.len() == 24
+                && text.ends_with('Z')
+                && let Ok(at) = text.parse::<Timestamp>()
+            {
+                *text = Timestamp::from_millis(at.as_millis().saturating_add(by)).to_string();
+            } else if text.contains(NETWORK) || text.contains(HOST) {
+                *text = text.replace(NETWORK, network).replace(HOST, host);
+            }
+        });
         serde_json::from_value(document).ok()
     }
 }
 
-/// Moves every string that is an instant as we write them.
-fn shift(value: &mut Value, by: i64) {
+fn each_text(value: &mut Value, change: &impl Fn(&mut String)) {
     match value {
-        Value::String(text) if text.len() == 24 && text.ends_with('Z') => {
-            if let Ok(at) = text.parse::<Timestamp>() {
-                *text = Timestamp::from_millis(at.as_millis().saturating_add(by)).to_string();
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| shift(item, by)),
-        Value::Object(fields) => fields.values_mut().for_each(|field| shift(field, by)),
+        Value::String(text) => change(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| each_text(item, change)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| each_text(field, change)),
         _ => {}
     }
 }
@@ -62,7 +75,8 @@ mod tests {
         for recording in [&SERVER, &AGENT, &VM] {
             let recording = recording.as_ref().expect("a recording that cannot be read");
             for now in ["2026-11-02T09:30:00.000Z", "2031-01-01T00:00:00.000Z"] {
-                let facts = recording.at(now.parse().unwrap()).expect("facts");
+                let facts =
+                    recording.at(now.parse().unwrap(), "10.9.9.", "rancher.sim.example").expect("facts");
                 assert_eq!(facts.now.to_string(), now);
                 assert!(facts.node.simulated, "a recording is not marked as simulated");
                 let verdict = outrider_diagnosis::diagnose(&facts);
