@@ -5,6 +5,7 @@
 pub mod agent;
 pub mod beds;
 pub mod chain;
+pub mod checked;
 pub mod coordinator;
 pub mod fault_disk;
 pub mod parsers;

@@ -1,347 +1,127 @@
-//! The check `etcd` against a real cluster: members that die, freeze and come back, and peers that are not etcd.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "a test may fail loudly"
-)]
+//! A real three-member TLS etcd behind `outrider check`: all up, one down, two down, all back. Beside it a real HAProxy in
+//! front of two real nginx, in the same pass.
 
-use std::net::TcpListener;
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::fmt::Write;
+use std::fs;
+use std::time::Duration;
 
-use outrider_agent::config::EtcdSettings;
-use outrider_agent::privileged::DirectOpener;
-use outrider_agent::sense::SenseContext;
-use outrider_agent::sense::etcd::{Memory, poll_local, read};
-use outrider_protocol::{EndpointFacts, EtcdFacts, Fact, Timestamp, UnknownCause};
-use outrider_tests::beds::etcd::{EtcdCluster, Options, installed};
+use outrider_protocol::{Severity, Status};
+use outrider_tests::beds::balancer::{self, Balancer};
+use outrider_tests::beds::etcd::{self, EtcdCluster};
+use outrider_tests::checked::{check, check_until};
+use outrider_tests::table::Table;
 
-/// Longer than any pass may take on a busy machine; a pass without limits would hang for good.
-const PASS: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(60);
 
-fn context() -> SenseContext {
-    SenseContext {
-        root: PathBuf::from("/"),
-        clock: Arc::new(|| Timestamp::from(SystemTime::now())),
-        opener: Arc::new(DirectOpener::new()),
+fn etcd_configuration(cluster: &EtcdCluster) -> String {
+    format!(
+        "[etcd]\nendpoints = {:?}\nca = {:?}\ncert = {:?}\nkey = {:?}\nelection_timeout = \"1s\"\n",
+        cluster.endpoints(),
+        cluster.ca(),
+        cluster.client_certificate(),
+        cluster.client_key(),
+    )
+}
+
+#[test]
+#[ignore = "run by tests/run --suite etcd"]
+fn three_members_lose_one_then_two_and_come_back() {
+    let version = etcd::installed().expect("etcd");
+    let mut table = Table::new(&format!("etcd {version}, three members with TLS, beside HAProxy and two nginx"));
+    let mut cluster = EtcdCluster::start(3, etcd::Options::default()).expect("a cluster");
+    let balancer = Balancer::start(&balancer::Options::default()).expect("a balancer");
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = folder.path().join("agent.toml");
+    let mut text = etcd_configuration(&cluster);
+    write!(
+        text,
+        "[[load_balancer]]\nname = \"rancher\"\nurl = \"https://{}:{}\"\nhttp_port = {}\nca = {:?}\nbackends = [\"{}\", \"{}\"]\n\
+         [load_balancer.resolve]\n\"{}\" = [\"{}\"]\n",
+        balancer::HOST,
+        balancer.l4().port(),
+        balancer.l4_http().port(),
+        balancer.ca(),
+        balancer.backend(0),
+        balancer.backend(1),
+        balancer::HOST,
+        balancer.l4().ip(),
+    )
+    .expect("text");
+    fs::write(&config, text).expect("a configuration");
+    let both = "etcd,load-balancer";
+
+    let (_, all) = check_until(&config, both, "all is well", LIMIT, |c| c.code == 0).expect("a healthy cluster");
+    let quorum = all.condition("EtcdQuorum").expect("EtcdQuorum");
+    assert_eq!(quorum.status, Status::True);
+    for number in ["3 voters", "quorum 2", "3 healthy", "tolerates 1"] {
+        assert!(quorum.message.contains(number), "{number}: {}", quorum.message);
     }
-}
-
-fn settings(cluster: &EtcdCluster) -> EtcdSettings {
-    EtcdSettings {
-        endpoints: vec![cluster.endpoint(0)],
-        ca: Some(cluster.ca()),
-        cert: Some(cluster.client_certificate()),
-        key: Some(cluster.client_key()),
-        election_timeout: None,
+    for kind in ["LoadBalancerReachable", "LoadBalancerForwarding", "EtcdMemberHealthy", "EtcdSpace", "EtcdMembership"] {
+        let condition = all.condition(kind).unwrap_or_else(|| panic!("{kind} is missing:\n{}", all.lines()));
+        assert_eq!(condition.status, Status::True, "{kind}: {}", all.lines());
+        assert!(condition.message.contains(|c: char| c.is_ascii_digit()), "{kind} has numbers: {}", condition.message);
     }
-}
+    table.row("none", "all three up", quorum.message.clone());
 
-/// `None`, said in one line, where etcd is not installed.
-fn cluster(n: u8, options: Options) -> Option<EtcdCluster> {
-    match installed() {
-        Ok(_) => Some(EtcdCluster::start(n, options).unwrap()),
-        Err(why) => {
-            println!("skipped: {why}");
-            None
-        }
-    }
-}
-
-async fn pass(settings: &EtcdSettings, memory: &mut Memory) -> EtcdFacts {
-    let fact = tokio::time::timeout(PASS, read(&context(), settings, memory)).await.expect("a pass ends");
-    match fact {
-        Fact::Known { value, .. } => value,
-        other => panic!("{other:?}"),
-    }
-}
-
-/// Passes until the facts satisfy `done`; the last ones when they never do.
-async fn pass_until(
-    settings: &EtcdSettings,
-    memory: &mut Memory,
-    done: impl Fn(&EtcdFacts) -> bool,
-) -> EtcdFacts {
-    let start = Instant::now();
-    loop {
-        let facts = pass(settings, memory).await;
-        if done(&facts) {
-            return facts;
-        }
-        assert!(start.elapsed() < Duration::from_secs(60), "{facts:#?}");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-}
-
-fn cause<T>(fact: &Fact<T>) -> Option<&UnknownCause> {
-    match fact {
-        Fact::Unknown { cause, .. } => Some(cause),
-        _ => None,
-    }
-}
-
-fn at<'a>(facts: &'a EtcdFacts, endpoint: &str) -> &'a EndpointFacts {
-    facts
-        .endpoints
-        .iter()
-        .find(|e| e.endpoint == endpoint)
-        .unwrap_or_else(|| panic!("no {endpoint}: {facts:#?}"))
-}
-
-fn up(facts: &EtcdFacts) -> usize {
-    facts.endpoints.iter().filter(|e| e.status.value().is_some()).count()
-}
-
-#[tokio::test]
-async fn three_members_die_and_come_back() {
-    let Some(mut cluster) = cluster(3, Options::default()) else { return };
-    let (settings, mut memory, cx) = (settings(&cluster), Memory::default(), context());
-    assert!(poll_local(&cx, &settings, &mut memory).await.is_none(), "nothing has been found yet");
-
-    let facts = pass_until(&settings, &mut memory, |f| up(f) == 3).await;
-    let list = facts.members.value().unwrap();
-    assert_eq!((list.members.len(), list.linearizable), (3, true));
-    assert_eq!(facts.alarms.value(), Some(&vec![]));
-    assert_eq!(
-        (facts.election_timeout_ms, facts.local_endpoint.as_str()),
-        (1000, cluster.endpoint(0).as_str())
-    );
-    for (i, endpoint) in facts.endpoints.iter().enumerate() {
-        let status = endpoint.status.value().unwrap();
-        assert_eq!(endpoint.local, i == 0);
-        assert_eq!((&status.member_id, &status.cluster_id), (&endpoint.member_id, &list.cluster_id));
-        assert!(list.members.iter().any(|m| m.id == endpoint.member_id));
-        assert!(endpoint.linearizable_read.value().is_some(), "{endpoint:?}");
-        assert!(!status.leader.is_empty() && status.db_size_bytes > 0 && status.raft_index > 0);
-    }
-    let quota = facts.endpoints[0].status.value().unwrap().quota_bytes;
-    assert_eq!(
-        quota,
-        2 * 1024 * 1024 * 1024,
-        "the quota comes from the metrics where Status does not say it"
-    );
-    assert!(facts.metrics.value().unwrap().latest.wal_fsync.count > 0);
-    let earlier = pass(&settings, &mut memory).await.metrics.value().unwrap().earlier.clone();
-    assert_eq!(earlier, Some(facts.metrics.value().unwrap().latest.clone()));
-    assert!(poll_local(&cx, &settings, &mut memory).await.unwrap().value().is_some());
-
+    // Not the local one, which the configuration names first.
     cluster.kill(2);
-    let facts =
-        pass_until(&settings, &mut memory, |f| f.endpoints[0].linearizable_read.value().is_some()).await;
-    let dead = at(&facts, &cluster.endpoint(2));
-    assert_eq!(cause(&dead.status), Some(&UnknownCause::ConnectionRefused), "{dead:?}");
-    let since = dead.down_since.unwrap();
-    assert_eq!(up(&facts), 2);
-    let list = facts.members.value().unwrap();
-    let named = list.members.iter().find(|m| m.id == dead.member_id).unwrap();
-    assert_eq!((named.name.as_str(), list.linearizable), (cluster.name(2), true));
-    let again = pass(&settings, &mut memory).await;
-    assert_eq!(at(&again, &cluster.endpoint(2)).down_since, Some(since));
+    let (raised, one) = check_until(&config, both, "tolerated 0", LIMIT, |c| {
+        c.condition("EtcdQuorum").is_some_and(|q| q.message.contains("tolerates 0"))
+    })
+    .expect("one down");
+    let quorum = one.condition("EtcdQuorum").expect("EtcdQuorum");
+    assert_eq!((quorum.status, one.code > 0), (Status::True, true), "holds, and warns: {}", one.lines());
+    assert!(quorum.severity >= Severity::Warn, "{quorum:?}");
+    assert!(quorum.message.contains(cluster.name(2)), "names the member: {}", quorum.message);
+    assert!(!quorum.advice.is_empty());
+    table.timed("one member lost", format!("kill -9 of {}", cluster.name(2)), quorum.message.clone(), raised, None);
+    assert_eq!(one.condition("LoadBalancerForwarding").map(|c| c.status), Some(Status::True), "{}", one.lines());
 
     cluster.kill(1);
-    let poll = poll_local(&cx, &settings, &mut memory).await.unwrap();
-    assert!(poll.value().is_none(), "{poll:?}");
-    let facts = pass_until(&settings, &mut memory, |f| {
-        f.endpoints[0].status.value().is_some_and(|status| status.leader.is_empty())
+    let (raised, two) = check_until(&config, both, "EtcdQuorum=False", LIMIT, |c| {
+        c.condition("EtcdQuorum").is_some_and(|q| q.status == Status::False)
     })
-    .await;
-    assert_eq!(up(&facts), 1);
-    assert!(facts.endpoints[0].linearizable_read.value().is_none());
-    assert!(cause(&facts.alarms).is_some(), "alarms are unknown without quorum, never none");
-    if let Some(list) = facts.members.value() {
-        assert!(!list.linearizable, "{list:?}");
-    }
+    .expect("two down");
+    let quorum = two.condition("EtcdQuorum").expect("EtcdQuorum");
+    assert_eq!((two.code, quorum.severity), (2, Severity::Error), "{}", two.lines());
+    assert!(quorum.message.contains(cluster.name(1)) && quorum.message.contains(cluster.name(2)), "{}", quorum.message);
+    table.timed("two members lost", format!("kill -9 of {} as well", cluster.name(1)), quorum.message.clone(), raised, None);
 
-    cluster.restart(1).unwrap();
-    cluster.restart(2).unwrap();
-    let facts = pass_until(&settings, &mut memory, |f| up(f) == 3 && f.alarms.value().is_some()).await;
-    assert!(facts.endpoints.iter().all(|e| e.down_since.is_none()));
-    assert!(facts.members.value().unwrap().linearizable);
-    assert!(poll_local(&cx, &settings, &mut memory).await.unwrap().value().is_some());
+    cluster.restart(1).expect("a member");
+    cluster.restart(2).expect("a member");
+    let (cleared, back) = check_until(&config, both, "all is well again", LIMIT, |c| c.code == 0).expect("all back");
+    table.timed("all back", "started again with their data", back.condition("EtcdQuorum").expect("it").message.clone(), Duration::ZERO, Some(cleared));
 }
 
-#[tokio::test]
-async fn the_others_are_still_asked_when_the_local_member_dies() {
-    let Some(mut cluster) = cluster(3, Options::default()) else { return };
-    let (settings, mut memory) = (settings(&cluster), Memory::default());
-    let before = pass_until(&settings, &mut memory, |f| up(f) == 3).await;
-    cluster.kill(0);
-    let facts =
-        pass_until(&settings, &mut memory, |f| f.members.value().is_some_and(|l| l.linearizable)).await;
-    let local = &facts.endpoints[0];
-    assert!(local.local && cause(&local.status) == Some(&UnknownCause::ConnectionRefused), "{local:?}");
-    assert_eq!(local.member_id, before.endpoints[0].member_id, "it is still known whose endpoint that is");
-    assert_eq!(up(&facts), 2);
-    assert!(cause(&facts.metrics).is_some());
-}
-
-#[tokio::test]
-async fn a_frozen_member_costs_its_limit_and_no_more() {
-    let Some(cluster) = cluster(3, Options::default()) else { return };
-    let (settings, mut memory) = (settings(&cluster), Memory::default());
-    pass_until(&settings, &mut memory, |f| up(f) == 3).await;
-    cluster.freeze(2, true);
-    let facts = pass(&settings, &mut memory).await;
-    let frozen = at(&facts, &cluster.endpoint(2));
-    assert_eq!(cause(&frozen.status), Some(&UnknownCause::TimedOut), "{frozen:?}");
-    // A new connection to it is taken by the kernel and never answered either.
-    let facts = pass(&settings, &mut memory).await;
-    assert_eq!(cause(&at(&facts, &cluster.endpoint(2)).status), Some(&UnknownCause::TimedOut));
-    cluster.freeze(2, false);
-    pass_until(&settings, &mut memory, |f| up(f) == 3).await;
-}
-
-#[tokio::test]
-async fn a_learner_counts_as_nothing_bad() {
-    let Some(mut cluster) = cluster(1, Options::default()) else { return };
-    let (settings, mut memory) = (settings(&cluster), Memory::default());
-    let learner = cluster.add_learner().unwrap();
-    let facts = pass_until(&settings, &mut memory, |f| up(f) == 2).await;
-    let endpoint = at(&facts, &cluster.endpoint(learner));
-    assert!(endpoint.status.value().unwrap().is_learner);
-    assert_eq!(cause(&endpoint.linearizable_read), Some(&UnknownCause::Unsupported), "{endpoint:?}");
-    assert!(facts.learners_since.contains_key(&endpoint.member_id));
-
-    // The learner's own view: it may not be asked for the list, and says so.
-    let own = EtcdSettings { endpoints: vec![cluster.endpoint(learner)], ..settings.clone() };
-    let facts = pass(&own, &mut Memory::default()).await;
-    assert_eq!(cause(&facts.endpoints[0].linearizable_read), Some(&UnknownCause::Unsupported));
-    assert!(cause(&facts.members).is_some(), "{:?}", facts.members);
-}
-
-#[tokio::test]
-async fn an_alarm_is_read_and_left_alone() {
-    let options = Options { quota_bytes: 1024 * 1024, ..Options::default() };
-    let Some(cluster) = cluster(1, options) else { return };
-    let (settings, mut memory) = (settings(&cluster), Memory::default());
-    let value = "x".repeat(100_000);
-    let refused = (0..100).any(|i| cluster.etcdctl(0, &["put", &format!("k{i}"), &value]).is_err());
-    assert!(refused, "etcd refuses writes over its quota");
-    let facts = pass(&settings, &mut memory).await;
-    let alarms = facts.alarms.value().unwrap();
-    assert_eq!(alarms.len(), 1, "{alarms:?}");
-    assert_eq!((alarms[0].kind.as_str(), &alarms[0].member_id), ("NOSPACE", &facts.endpoints[0].member_id));
-    assert_eq!(facts.endpoints[0].status.value().unwrap().quota_bytes, 1024 * 1024);
-    assert!(cluster.etcdctl(0, &["alarm", "list"]).unwrap().contains("NOSPACE"));
-}
-
-#[tokio::test]
-async fn wrong_certificates_are_told_apart() {
-    let Some(cluster) = cluster(1, Options::default()) else { return };
-    let Some(other) = self::cluster(1, Options::default()) else { return };
-    let good = settings(&cluster);
-    let dir = tempfile::tempdir().unwrap();
-    let junk = dir.path().join("junk");
-    std::fs::write(&junk, "hello").unwrap();
-
-    // The files themselves: the whole check is unknown.
-    for (broken, says) in [
-        (EtcdSettings { key: Some(other.client_key()), ..good.clone() }, "does not belong"),
-        (EtcdSettings { cert: Some(dir.path().join("missing")), ..good.clone() }, "not there"),
-        (EtcdSettings { key: Some(junk.clone()), ..good.clone() }, "private key"),
-        (EtcdSettings { ca: Some(junk.clone()), ..good.clone() }, "no PEM certificate"),
+#[test]
+#[ignore = "run by tests/run --suite etcd"]
+fn what_cannot_be_read_is_unknown_with_its_cause() {
+    let mut table = Table::new("etcd that cannot be read");
+    let cluster = EtcdCluster::start(1, etcd::Options::default()).expect("a cluster");
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = folder.path().join("agent.toml");
+    let foreign = folder.path().join("foreign.pem");
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let certificate = rcgen::CertificateParams::new(vec!["x".to_owned()]).and_then(|p| p.self_signed(&key)).expect("one");
+    fs::write(&foreign, certificate.pem()).expect("a file");
+    let foreign_key = folder.path().join("foreign.key");
+    fs::write(&foreign_key, key.serialize_pem()).expect("a file");
+    let good = etcd_configuration(&cluster);
+    let quoted = |path: &std::path::Path| format!("{path:?}");
+    for (fault, text) in [
+        ("no such key", good.replace(&quoted(&cluster.client_key()), "\"/nowhere/client.key\"")),
+        ("a key of another certificate", good.replace(&quoted(&cluster.client_key()), &quoted(&foreign_key))),
+        ("a CA that did not sign it", good.replace(&quoted(&cluster.ca()), &quoted(&foreign))),
+        ("a certificate etcd does not trust", good.replace(&quoted(&cluster.client_certificate()), &quoted(&foreign)).replace(&quoted(&cluster.client_key()), &quoted(&foreign_key))),
+        ("nobody listens", good.replace(":2379", ":1")),
     ] {
-        match read(&context(), &broken, &mut Memory::default()).await {
-            Fact::Unknown { cause: UnknownCause::InvalidInput, detail, .. } => {
-                assert!(detail.contains(says), "{detail}");
-            }
-            fact => panic!("{fact:?}"),
-        }
+        fs::write(&config, text).expect("a configuration");
+        let checked = check(&config, "etcd").expect("a pass");
+        let quorum = checked.condition("EtcdQuorum").or(checked.condition("EtcdMemberHealthy"));
+        let seen = quorum.unwrap_or_else(|| panic!("{fault}: nothing said:\n{}", checked.lines()));
+        assert_ne!(seen.status, Status::True, "{fault}: {}", checked.lines());
+        assert_ne!(checked.code, 0, "{fault}: {}", checked.lines());
+        assert!(!seen.advice.is_empty(), "{fault}: says what to do: {}", checked.lines());
+        table.row(fault, "outrider check --only etcd", format!("{} {} {}: {}", seen.condition_type, seen.status, seen.reason, seen.message));
     }
-    // What the peer makes of them: the endpoint is unknown.
-    let foreign = EtcdSettings {
-        cert: Some(other.client_certificate()),
-        key: Some(other.client_key()),
-        ..good.clone()
-    };
-    let facts = pass(&foreign, &mut Memory::default()).await;
-    assert_eq!(cause(&facts.endpoints[0].status), Some(&UnknownCause::Unauthenticated), "{facts:#?}");
-    let untrusted = EtcdSettings { ca: Some(other.ca()), ..good.clone() };
-    let facts = pass(&untrusted, &mut Memory::default()).await;
-    assert_eq!(cause(&facts.endpoints[0].status), Some(&UnknownCause::TlsFailed), "{facts:#?}");
-    assert_eq!(cause(&facts.members), Some(&UnknownCause::TlsFailed));
-
-    // New files are noticed between passes, good ones too.
-    let rotating = dir.path().join("ca.crt");
-    std::fs::copy(other.ca(), &rotating).unwrap();
-    let settings = EtcdSettings { ca: Some(rotating.clone()), ..good };
-    let mut memory = Memory::default();
-    assert_eq!(up(&pass(&settings, &mut memory).await), 0);
-    std::fs::copy(cluster.ca(), &rotating).unwrap();
-    assert_eq!(up(&pass(&settings, &mut memory).await), 1);
-    std::fs::copy(other.ca(), &rotating).unwrap();
-    assert_eq!(up(&pass(&settings, &mut memory).await), 0, "a kept connection does not hide files that fail");
-}
-
-/// A peer that answers every connection in one way; stops with the test.
-fn peer(answer: Option<&'static [u8]>) -> String {
-    use std::io::{Read, Write};
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    std::thread::spawn(move || {
-        let mut held = Vec::new();
-        for stream in listener.incoming() {
-            let Ok(mut stream) = stream else { break };
-            if let Some(bytes) = answer {
-                let mut request = [0; 1024];
-                let _ = stream.read(&mut request);
-                let _ = stream.write_all(bytes);
-            }
-            if answer != Some(b"") {
-                held.push(stream);
-            }
-        }
-    });
-    url
-}
-
-#[tokio::test]
-async fn peers_that_are_not_etcd_are_unknown_within_the_limit() {
-    // A SETTINGS frame as HTTP/2 begins, and then nothing.
-    const HALF: &[u8] = b"\0\0\0\x04\0\0\0\0\0";
-    let refused = {
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        format!("http://{}", free.local_addr().unwrap())
-    };
-    for (url, expected) in [
-        (refused, UnknownCause::ConnectionRefused),
-        (peer(None), UnknownCause::TimedOut),
-        (peer(Some(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 2\r\n\r\nno")), UnknownCause::InvalidAnswer),
-        (peer(Some(b"")), UnknownCause::Unreachable),
-        (peer(Some(HALF)), UnknownCause::TimedOut),
-    ] {
-        let settings = EtcdSettings { endpoints: vec![url.clone()], ..EtcdSettings::default() };
-        let facts = pass(&settings, &mut Memory::default()).await;
-        assert_eq!(cause(&facts.endpoints[0].status), Some(&expected), "{:?}", facts.endpoints[0]);
-        assert!(cause(&facts.members).is_some() && cause(&facts.alarms).is_some());
-        assert!(cause(&facts.metrics).is_some(), "{:?}", facts.metrics);
-    }
-}
-
-/// Not a test of speed: prints what the check costs, for `docs/performance.md`.
-#[tokio::test]
-#[ignore = "a measurement; run it alone and in release"]
-async fn cost_of_a_pass_and_of_a_poll() {
-    let Some(cluster) = cluster(3, Options::default()) else { return };
-    let (settings, mut memory, cx) = (settings(&cluster), Memory::default(), context());
-    pass_until(&settings, &mut memory, |f| up(f) == 3).await;
-    let used = || {
-        let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF).unwrap();
-        let seconds = |t: nix::sys::time::TimeVal| t.tv_sec() as f64 + t.tv_usec() as f64 / 1e6;
-        seconds(usage.user_time()) + seconds(usage.system_time())
-    };
-    let start = used();
-    for _ in 0..200 {
-        pass(&settings, &mut memory).await;
-    }
-    let passes = used();
-    for _ in 0..2000 {
-        poll_local(&cx, &settings, &mut memory).await;
-    }
-    let polls = used();
-    println!("pass: {:.3} ms of CPU", (passes - start) / 200.0 * 1e3);
-    println!("poll: {:.3} ms of CPU", (polls - passes) / 2000.0 * 1e3);
 }

@@ -194,7 +194,8 @@ impl Balancer {
              server {{ listen {http} default_server; listen {https} ssl default_server;\n\
                return 404 'default backend - 404'; }}\n\
              server {{ listen {http}; server_name {host}; {rancher}\n\
-               location / {{ if ($plain) {{ return 302 https://$host/; }} return 200 'Rancher on {i}'; }} }}\n\
+               location = / {{ if ($plain) {{ return 302 https://$host/; }} return 200 'Rancher on {i}'; }}\n\
+               location / {{ if ($plain) {{ return 302 https://$host/; }} return 404 'not found'; }} }}\n\
              server {{ listen {https} ssl; server_name {host}; {rancher}\n\
                location = / {{ return 200 'Rancher on {i}'; }} location / {{ return 404 'not found'; }} }}\n\
              }}\n",
