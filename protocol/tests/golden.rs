@@ -4,6 +4,13 @@
 //! A golden file is frozen with the release that first wrote it. A field added later has a default and is added to the
 //! files of its version by `UPDATE=1 cargo test -p outrider-protocol --test golden`; a file that changes in any other
 //! way breaks machines in the field.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test may fail loudly"
+)]
 
 use std::path::{Path, PathBuf};
 
@@ -86,7 +93,10 @@ fn this_version_reads_and_writes_its_golden_files() {
         if std::env::var_os("UPDATE").is_some() {
             std::fs::write(golden(kind), &written).expect("a writable golden file");
         } else {
-            assert_eq!(text, written, "{kind}; refresh: UPDATE=1 cargo test -p outrider-protocol --test golden");
+            assert_eq!(
+                text, written,
+                "{kind}; refresh: UPDATE=1 cargo test -p outrider-protocol --test golden"
+            );
         }
     }
 }

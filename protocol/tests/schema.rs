@@ -1,4 +1,11 @@
 //! The schemas on disk are the schemas of the types.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test may fail loudly"
+)]
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -25,7 +25,8 @@ pub fn unbroken(events: &[EventView]) -> anyhow::Result<BTreeMap<(ConditionType,
             key.1
         );
         if transition.removed {
-            now.remove(&key).with_context(|| format!("event {}: {key:?} was not there to be removed", event.id))?;
+            now.remove(&key)
+                .with_context(|| format!("event {}: {key:?} was not there to be removed", event.id))?;
         } else {
             now.insert(key, condition.clone());
         }
@@ -39,7 +40,8 @@ mod tests {
 
     fn event(id: u64, before: Option<&str>, reason: &str) -> EventView {
         let mut event: EventView =
-            serde_json::from_str(include_str!("../../protocol/golden/v1alpha1/Event.json")).expect("an event");
+            serde_json::from_str(include_str!("../../protocol/golden/v1alpha1/Event.json"))
+                .expect("an event");
         event.id = id;
         let transition = &mut event.transition;
         transition.removed = false;
@@ -52,7 +54,12 @@ mod tests {
 
     #[test]
     fn a_lost_doubled_or_misplaced_transition_breaks_the_chain() {
-        let whole = [event(1, None, "A"), event(2, Some("A"), "B"), event(3, Some("B"), "C"), event(4, Some("C"), "A")];
+        let whole = [
+            event(1, None, "A"),
+            event(2, Some("A"), "B"),
+            event(3, Some("B"), "C"),
+            event(4, Some("C"), "A"),
+        ];
         assert!(unbroken(&whole).is_ok());
         for lost in 0..3 {
             let mut events = whole.to_vec();

@@ -27,7 +27,10 @@ impl Checked {
     /// All conditions as lines, for a failure's message.
     pub fn lines(&self) -> String {
         let line = |c: &Condition| {
-            format!("{} {} {} {}: {} | {}\n", c.condition_type, c.subject, c.status, c.reason, c.message, c.advice)
+            format!(
+                "{} {} {} {}: {} | {}\n",
+                c.condition_type, c.subject, c.status, c.reason, c.message, c.advice
+            )
         };
         self.document.conditions.iter().map(line).collect()
     }

@@ -26,7 +26,8 @@ pub struct Usage {
 pub fn usage(pid: u32) -> anyhow::Result<Usage> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let kib = |name: &str| -> anyhow::Result<u64> {
-        let line = status.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name}"))?;
+        let line =
+            status.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name}"))?;
         Ok(line.trim_start_matches(':').trim().trim_end_matches("kB").trim().parse()?)
     };
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
@@ -71,7 +72,12 @@ impl Launch {
         let log = self.folder.with_extension("log");
         let file = File::options().create(true).append(true).open(&log)?;
         let mut command = Command::new(path);
-        command.arg("serve").arg("--listen").arg(self.address.to_string()).arg("--state-dir").arg(&self.folder);
+        command
+            .arg("serve")
+            .arg("--listen")
+            .arg(self.address.to_string())
+            .arg("--state-dir")
+            .arg(&self.folder);
         command.args(&self.arguments).envs(self.environment.iter().cloned());
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         let mut process = Process::spawn(&mut command)?;

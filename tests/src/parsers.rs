@@ -16,14 +16,19 @@ pub fn token(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     match TokenText::from_str(&text) {
         Ok(token) => {
-            assert_eq!(TokenText::from_str(&token.reveal()).as_ref(), Ok(&token), "a token is read as it is written");
+            assert_eq!(
+                TokenText::from_str(&token.reveal()).as_ref(),
+                Ok(&token),
+                "a token is read as it is written"
+            );
             assert!(token.matches(&token.secret_hash()));
             let secret = token.reveal().rsplit(':').next().unwrap_or_default().to_owned();
             assert!(!format!("{token:?}").contains(&secret), "a debug print holds the secret");
         }
         Err(error) => {
             // An error goes to logs: no part of what may be a secret stands in it.
-            let secret = text.trim().split_once("::").and_then(|(_, rest)| rest.rsplit(':').next()).unwrap_or("");
+            let secret =
+                text.trim().split_once("::").and_then(|(_, rest)| rest.rsplit(':').next()).unwrap_or("");
             assert!(secret.len() < 22 || !error.to_string().contains(secret), "{error}");
         }
     }
@@ -35,8 +40,10 @@ pub fn facts(bytes: &[u8]) {
     let conditions = outrider_diagnosis::diagnose(&facts);
     let written = serde_json::to_vec(&conditions).map_err(|e| e.to_string());
     assert_eq!(written, serde_json::to_vec(&outrider_diagnosis::diagnose(&facts)).map_err(|e| e.to_string()));
-    let again = serde_json::to_vec(&facts).ok().and_then(|text| serde_json::from_slice::<NodeFacts>(&text).ok());
-    let again = again.map(|facts| serde_json::to_vec(&outrider_diagnosis::diagnose(&facts)).map_err(|e| e.to_string()));
+    let again =
+        serde_json::to_vec(&facts).ok().and_then(|text| serde_json::from_slice::<NodeFacts>(&text).ok());
+    let again = again
+        .map(|facts| serde_json::to_vec(&outrider_diagnosis::diagnose(&facts)).map_err(|e| e.to_string()));
     assert_eq!(again, Some(written), "facts judge alike after a round trip");
     for condition in &conditions.conditions {
         let info = condition.reason.info();
@@ -83,7 +90,11 @@ pub fn configuration(bytes: &[u8]) {
         assert!(problem.line <= lines, "{problem} lies behind the last line, {lines}");
         assert!(!problem.message.is_empty(), "{problem:?}");
     }
-    assert_eq!(config::load(&ConfigSource::File(file.path().to_owned())), loaded, "the same file, the same settings");
+    assert_eq!(
+        config::load(&ConfigSource::File(file.path().to_owned())),
+        loaded,
+        "the same file, the same settings"
+    );
 }
 
 /// A certificate request, PEM or DER.
@@ -99,7 +110,11 @@ pub fn url(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     if let Ok(url) = Url::parse(&text) {
         let written = url.to_string();
-        assert_eq!(Url::parse(&written).map(|u| u.to_string()), Ok(written), "a URL is read as it is written");
+        assert_eq!(
+            Url::parse(&written).map(|u| u.to_string()),
+            Ok(written),
+            "a URL is read as it is written"
+        );
         assert!(!url.host.is_empty());
     }
 }

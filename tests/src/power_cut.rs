@@ -385,16 +385,25 @@ mod tests {
         let mut d = disk();
         let path = d.root.join("a");
         let root = d.root.clone();
-        play(&mut d, [
-            Record::Create { path: path.clone(), inode: 1 },
-            Record::Write { inode: 1, offset: 0, data: b"hello".to_vec() },
-        ]);
+        play(
+            &mut d,
+            [
+                Record::Create { path: path.clone(), inode: 1 },
+                Record::Write { inode: 1, offset: 0, data: b"hello".to_vec() },
+            ],
+        );
         let seen = outcomes(&d, "a");
-        assert!(seen.contains(&None) && seen.contains(&Some(vec![])) && seen.contains(&Some(b"hello".to_vec())));
+        assert!(
+            seen.contains(&None) && seen.contains(&Some(vec![])) && seen.contains(&Some(b"hello".to_vec()))
+        );
         assert!(seen.contains(&Some(b"he".to_vec())), "the last write is torn at any byte: {seen:?}");
 
         play(&mut d, [Record::Sync { path, inode: 1 }]);
-        assert_eq!(outcomes(&d, "a"), HashSet::from([None, Some(b"hello".to_vec())]), "the name is still uncertain");
+        assert_eq!(
+            outcomes(&d, "a"),
+            HashSet::from([None, Some(b"hello".to_vec())]),
+            "the name is still uncertain"
+        );
         play(&mut d, [Record::Sync { path: root, inode: 0 }]);
         assert_eq!(outcomes(&d, "a"), HashSet::from([Some(b"hello".to_vec())]));
     }
@@ -403,29 +412,38 @@ mod tests {
     fn a_failed_sync_makes_the_changes_before_it_uncertain_for_ever() {
         let mut d = disk();
         let (root, path) = (d.root.clone(), d.root.join("a"));
-        play(&mut d, [
-            Record::Create { path: path.clone(), inode: 1 },
-            Record::Sync { path: root, inode: 0 },
-            Record::Write { inode: 1, offset: 0, data: b"one".to_vec() },
-            Record::SyncFailed { inode: 1 },
-            Record::Write { inode: 1, offset: 3, data: b"two".to_vec() },
-            Record::Sync { path, inode: 1 },
-        ]);
+        play(
+            &mut d,
+            [
+                Record::Create { path: path.clone(), inode: 1 },
+                Record::Sync { path: root, inode: 0 },
+                Record::Write { inode: 1, offset: 0, data: b"one".to_vec() },
+                Record::SyncFailed { inode: 1 },
+                Record::Write { inode: 1, offset: 3, data: b"two".to_vec() },
+                Record::Sync { path, inode: 1 },
+            ],
+        );
         let seen = outcomes(&d, "a");
         assert!(seen.contains(&Some(b"\0\0\0two".to_vec())), "{seen:?}");
-        assert!(seen.iter().flatten().all(|content| content.ends_with(b"two")), "the second was synced: {seen:?}");
+        assert!(
+            seen.iter().flatten().all(|content| content.ends_with(b"two")),
+            "the second was synced: {seen:?}"
+        );
     }
 
     #[test]
     fn a_rename_is_certain_only_with_its_folder() {
         let mut d = disk();
         let (root, old, new) = (d.root.clone(), d.root.join("new.tmp"), d.root.join("kept"));
-        play(&mut d, [
-            Record::Create { path: old.clone(), inode: 1 },
-            Record::Write { inode: 1, offset: 0, data: b"x".to_vec() },
-            Record::Sync { path: old.clone(), inode: 1 },
-            Record::Rename { from: old, to: new },
-        ]);
+        play(
+            &mut d,
+            [
+                Record::Create { path: old.clone(), inode: 1 },
+                Record::Write { inode: 1, offset: 0, data: b"x".to_vec() },
+                Record::Sync { path: old.clone(), inode: 1 },
+                Record::Rename { from: old, to: new },
+            ],
+        );
         assert_eq!(outcomes(&d, "kept"), HashSet::from([None, Some(b"x".to_vec())]));
         play(&mut d, [Record::Sync { path: root, inode: 0 }]);
         assert_eq!(outcomes(&d, "kept"), HashSet::from([Some(b"x".to_vec())]));

@@ -12,9 +12,9 @@ use outrider_agent::net::tls::{self, Pinned};
 use outrider_agent::net::{Answer, Connection, Limits};
 use outrider_coordinator::OPERATOR_TOKEN_FILE;
 use outrider_protocol::{
-    ApiError, Condition, ConditionType, EnrollRequest, EnrollResponse, Heartbeat, Identity, NodeRef, NodeReport,
-    NodeState, Profile, ReasonCode, RenewRequest, ReportAck, SequencedTransition, Severity, Status, Timestamp, Transition,
-    TypeMeta,
+    ApiError, Condition, ConditionType, EnrollRequest, EnrollResponse, Heartbeat, Identity, NodeRef,
+    NodeReport, NodeState, Profile, ReasonCode, RenewRequest, ReportAck, SequencedTransition, Severity,
+    Status, Timestamp, Transition, TypeMeta,
 };
 use rcgen::{CertificateParams, KeyPair};
 use rustls::ClientConfig;
@@ -38,7 +38,10 @@ pub struct Target {
 impl Target {
     /// From the address and any token of the coordinator (`OR1<pin>::…`).
     pub fn new(address: SocketAddr, token: &str) -> anyhow::Result<Self> {
-        let hex = token.strip_prefix("OR1").and_then(|rest| rest.get(..64)).context("not a token: no OR1<sha256>")?;
+        let hex = token
+            .strip_prefix("OR1")
+            .and_then(|rest| rest.get(..64))
+            .context("not a token: no OR1<sha256>")?;
         let mut pin = [0; 32];
         for (i, byte) in pin.iter_mut().enumerate() {
             *byte = u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).context("not a token: no hex pin")?;
@@ -52,12 +55,17 @@ impl Target {
     }
 
     /// One connection; `source` is the local address it comes from.
-    pub async fn connect(&self, config: Arc<ClientConfig>, source: Option<IpAddr>) -> anyhow::Result<Connection> {
+    pub async fn connect(
+        &self,
+        config: Arc<ClientConfig>,
+        source: Option<IpAddr>,
+    ) -> anyhow::Result<Connection> {
         let socket = if self.address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         if let Some(source) = source {
             socket.bind(SocketAddr::new(source, 0))?;
         }
-        let stream = socket.connect(self.address).await.with_context(|| format!("connecting to {}", self.address))?;
+        let stream =
+            socket.connect(self.address).await.with_context(|| format!("connecting to {}", self.address))?;
         stream.set_nodelay(true)?;
         let stream = tls::handshake(stream, config, &self.address.ip().to_string()).await?;
         Ok(Connection::new(stream, &self.address.to_string(), self.address.to_string()).await?)
@@ -66,7 +74,8 @@ impl Target {
 
 /// A request with a JSON body.
 pub fn json(method: Method, path: &str, body: &impl Serialize) -> anyhow::Result<Request<Bytes>> {
-    let request = Request::builder().method(method).uri(path).header(http::header::CONTENT_TYPE, "application/json");
+    let request =
+        Request::builder().method(method).uri(path).header(http::header::CONTENT_TYPE, "application/json");
     Ok(request.body(serde_json::to_vec(body)?.into())?)
 }
 
@@ -153,7 +162,8 @@ impl Applicant {
 
     /// What it sends.
     pub fn request(&self, token: &str) -> anyhow::Result<EnrollRequest> {
-        let csr = CertificateParams::new(vec![self.node.name.clone()])?.serialize_request(&self.key)?.pem()?;
+        let csr =
+            CertificateParams::new(vec![self.node.name.clone()])?.serialize_request(&self.key)?.pem()?;
         Ok(EnrollRequest {
             meta: TypeMeta::new("EnrollRequest"),
             token: token.to_owned(),
@@ -188,7 +198,8 @@ impl Applicant {
 
     /// Asks for a renewal over `connection`, which must show the certificate to be renewed.
     pub async fn renew(&self, connection: &mut Connection) -> anyhow::Result<Answer> {
-        let csr = CertificateParams::new(vec![self.node.name.clone()])?.serialize_request(&self.key)?.pem()?;
+        let csr =
+            CertificateParams::new(vec![self.node.name.clone()])?.serialize_request(&self.key)?.pem()?;
         let request = RenewRequest { meta: TypeMeta::new("RenewRequest"), csr };
         Ok(connection.exchange(json(Method::POST, "/v1/renew", &request)?, LIMITS).await?)
     }
@@ -292,7 +303,13 @@ impl Member {
         vec![
             ok(T::Ready, R::AgentRunning, "6 of 6 checks make progress"),
             if self.flapping {
-                condition(T::HostHealthy, Status::False, Severity::Warn, R::DiskSpaceLow, "/ has 12.0 % free (3.1 GiB)")
+                condition(
+                    T::HostHealthy,
+                    Status::False,
+                    Severity::Warn,
+                    R::DiskSpaceLow,
+                    "/ has 12.0 % free (3.1 GiB)",
+                )
             } else {
                 ok(T::HostHealthy, R::HostHasRoom, "/ has 61.0 % free (24.4 GiB); memory 72.0 % available")
             },
@@ -316,7 +333,8 @@ pub fn identity_of(number: u32) -> Identity {
     let [a, b, c, d] = number.to_be_bytes();
     Identity {
         machine_id_hash: format!("{number:064x}"),
-        system_uuid: Uuid::from_u128(0x5a5a_0000_0000_4000_8000_0000_0000_0000 | u128::from(number)).to_string(),
+        system_uuid: Uuid::from_u128(0x5a5a_0000_0000_4000_8000_0000_0000_0000 | u128::from(number))
+            .to_string(),
         macs: vec![format!("52:54:{a:02x}:{b:02x}:{c:02x}:{d:02x}")],
         boot_id: Uuid::from_u128(0xb007_0000_0000_4000_8000_0000_0000_0000 | u128::from(number)).to_string(),
         instance_id: String::new(),

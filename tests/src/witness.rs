@@ -117,7 +117,12 @@ impl StoreWitness {
 impl Witness for StoreWitness {
     fn append(&mut self, n: u64) -> anyhow::Result<()> {
         let entry = SequencedTransition { sequence: n, transition: transition(n) };
-        let appended = self.runtime.block_on(self.store.append(&origin(), EPOCH, &[entry], Timestamp::from_seconds(1)))?;
+        let appended = self.runtime.block_on(self.store.append(
+            &origin(),
+            EPOCH,
+            &[entry],
+            Timestamp::from_seconds(1),
+        ))?;
         ensure!(appended.acknowledged == n, "acknowledged {} of {n}", appended.acknowledged);
         // Documents are durable in the order of their writes, as history is.
         self.runtime.block_on(self.store.put(KEY, Bytes::from(n.to_string()), Expect::Any))?;

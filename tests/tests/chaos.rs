@@ -2,6 +2,13 @@
 //! once and in order, and nobody lends a hand.
 //!
 //! `SEED=n` repeats a run's moments; `KILLS=n` changes their number.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test may fail loudly"
+)]
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -127,8 +134,10 @@ async fn two_hundred_deaths_lose_and_double_nothing() {
             panic!("SEED={seed}: {name} did not settle: {why}\nits log, newest first: {tail:#?}")
         });
         total += history.len();
-        let last = chain::unbroken(&of_the_node(history)).unwrap_or_else(|e| panic!("SEED={seed}: {name}: {e:#}"));
-        let told: BTreeMap<_, _> = last.iter().map(|(key, c)| (key.clone(), (c.status, c.reason.clone()))).collect();
+        let last =
+            chain::unbroken(&of_the_node(history)).unwrap_or_else(|e| panic!("SEED={seed}: {name}: {e:#}"));
+        let told: BTreeMap<_, _> =
+            last.iter().map(|(key, c)| (key.clone(), (c.status, c.reason.clone()))).collect();
         assert_eq!(told, conditions_of(&view), "SEED={seed}: {name}: left: by history, right: by state");
         assert!(node.process.is_running(), "{name} runs");
         let said = node.home.log();
@@ -210,7 +219,8 @@ async fn settled(
         let view: NodeView =
             coordinator.operator.get(&format!("/v1/nodes/{name}")).await.map_err(|e| format!("{e:#}"))?;
         let history = events(coordinator, name).await.map_err(|e| format!("{e:#}"))?;
-        let balancers = view.conditions.iter().filter(|c| c.condition_type == ConditionType::LoadBalancerReachable);
+        let balancers =
+            view.conditions.iter().filter(|c| c.condition_type == ConditionType::LoadBalancerReachable);
         let calm = balancers.count() == 20 && history.len() == before;
         if calm {
             return Ok((history, view));

@@ -1,5 +1,12 @@
 //! The coordinator goes away and comes back: what happened meanwhile arrives afterwards, all of it, in order. Ten minutes
 //! of absence are played with a paused clock in the agent's own tests; here both are real processes.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test may fail loudly"
+)]
 
 use std::time::{Duration, Instant};
 
@@ -70,7 +77,13 @@ async fn what_happens_while_the_coordinator_is_away_arrives_afterwards() {
     let raised = until_told(&coordinator, 2).await;
     home.set_cloud_init(None).expect("a cure");
     let cleared = until_told(&coordinator, 3).await;
-    table.timed("cloud-init failed", "an error in result.json", "CloudInitFailed at the coordinator", raised, Some(cleared));
+    table.timed(
+        "cloud-init failed",
+        "an error in result.json",
+        "CloudInitFailed at the coordinator",
+        raised,
+        Some(cleared),
+    );
 
     // Away, in two ways: it ends as a service does, then it is killed. The agent is restarted in between.
     let mut expected = 3;
@@ -111,12 +124,14 @@ async fn what_happens_while_the_coordinator_is_away_arrives_afterwards() {
     let told = told(&events);
     assert_eq!(told.len(), expected, "each once: {told:?}");
     for (i, reason) in told.iter().enumerate() {
-        assert_eq!(reason, if i % 2 == 0 { "CloudInitDone" } else { "CloudInitFailed" }, "in order: {told:?}");
+        assert_eq!(
+            reason,
+            if i % 2 == 0 { "CloudInitDone" } else { "CloudInitFailed" },
+            "in order: {told:?}"
+        );
     }
-    let of_the_node: Vec<_> = events
-        .into_iter()
-        .filter(|e| e.transition.condition.condition_type.as_str() != "Ready")
-        .collect();
+    let of_the_node: Vec<_> =
+        events.into_iter().filter(|e| e.transition.condition.condition_type.as_str() != "Ready").collect();
     chain::unbroken(&of_the_node).expect("an unbroken history");
     let ended = agent.terminate(Duration::from_secs(6)).expect("ends within five seconds of SIGTERM");
     assert!(ended.success(), "{ended}");

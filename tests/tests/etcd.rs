@@ -1,5 +1,12 @@
 //! A real three-member TLS etcd behind `outrider check`: all up, one down, two down, all back. Beside it a real HAProxy in
 //! front of two real nginx, in the same pass.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test may fail loudly"
+)]
 
 use std::fmt::Write;
 use std::fs;
@@ -27,7 +34,8 @@ fn etcd_configuration(cluster: &EtcdCluster) -> String {
 #[ignore = "run by tests/run --suite etcd"]
 fn three_members_lose_one_then_two_and_come_back() {
     let version = etcd::installed().expect("etcd");
-    let mut table = Table::new(&format!("etcd {version}, three members with TLS, beside HAProxy and two nginx"));
+    let mut table =
+        Table::new(&format!("etcd {version}, three members with TLS, beside HAProxy and two nginx"));
     let mut cluster = EtcdCluster::start(3, etcd::Options::default()).expect("a cluster");
     let balancer = Balancer::start(&balancer::Options::default()).expect("a balancer");
     let folder = tempfile::tempdir().expect("a folder");
@@ -50,16 +58,27 @@ fn three_members_lose_one_then_two_and_come_back() {
     fs::write(&config, text).expect("a configuration");
     let both = "etcd,load-balancer";
 
-    let (_, all) = check_until(&config, both, "all is well", LIMIT, |c| c.code == 0).expect("a healthy cluster");
+    let (_, all) =
+        check_until(&config, both, "all is well", LIMIT, |c| c.code == 0).expect("a healthy cluster");
     let quorum = all.condition("EtcdQuorum").expect("EtcdQuorum");
     assert_eq!(quorum.status, Status::True);
     for number in ["3 voters", "quorum 2", "3 healthy", "tolerates 1"] {
         assert!(quorum.message.contains(number), "{number}: {}", quorum.message);
     }
-    for kind in ["LoadBalancerReachable", "LoadBalancerForwarding", "EtcdMemberHealthy", "EtcdSpace", "EtcdMembership"] {
+    for kind in [
+        "LoadBalancerReachable",
+        "LoadBalancerForwarding",
+        "EtcdMemberHealthy",
+        "EtcdSpace",
+        "EtcdMembership",
+    ] {
         let condition = all.condition(kind).unwrap_or_else(|| panic!("{kind} is missing:\n{}", all.lines()));
         assert_eq!(condition.status, Status::True, "{kind}: {}", all.lines());
-        assert!(condition.message.contains(|c: char| c.is_ascii_digit()), "{kind} has numbers: {}", condition.message);
+        assert!(
+            condition.message.contains(|c: char| c.is_ascii_digit()),
+            "{kind} has numbers: {}",
+            condition.message
+        );
     }
     table.row("none", "all three up", quorum.message.clone());
 
@@ -74,8 +93,19 @@ fn three_members_lose_one_then_two_and_come_back() {
     assert!(quorum.severity >= Severity::Warn, "{quorum:?}");
     assert!(quorum.message.contains(cluster.name(2)), "names the member: {}", quorum.message);
     assert!(!quorum.advice.is_empty());
-    table.timed("one member lost", format!("kill -9 of {}", cluster.name(2)), quorum.message.clone(), raised, None);
-    assert_eq!(one.condition("LoadBalancerForwarding").map(|c| c.status), Some(Status::True), "{}", one.lines());
+    table.timed(
+        "one member lost",
+        format!("kill -9 of {}", cluster.name(2)),
+        quorum.message.clone(),
+        raised,
+        None,
+    );
+    assert_eq!(
+        one.condition("LoadBalancerForwarding").map(|c| c.status),
+        Some(Status::True),
+        "{}",
+        one.lines()
+    );
 
     cluster.kill(1);
     let (raised, two) = check_until(&config, both, "EtcdQuorum=False", LIMIT, |c| {
@@ -84,13 +114,30 @@ fn three_members_lose_one_then_two_and_come_back() {
     .expect("two down");
     let quorum = two.condition("EtcdQuorum").expect("EtcdQuorum");
     assert_eq!((two.code, quorum.severity), (2, Severity::Error), "{}", two.lines());
-    assert!(quorum.message.contains(cluster.name(1)) && quorum.message.contains(cluster.name(2)), "{}", quorum.message);
-    table.timed("two members lost", format!("kill -9 of {} as well", cluster.name(1)), quorum.message.clone(), raised, None);
+    assert!(
+        quorum.message.contains(cluster.name(1)) && quorum.message.contains(cluster.name(2)),
+        "{}",
+        quorum.message
+    );
+    table.timed(
+        "two members lost",
+        format!("kill -9 of {} as well", cluster.name(1)),
+        quorum.message.clone(),
+        raised,
+        None,
+    );
 
     cluster.restart(1).expect("a member");
     cluster.restart(2).expect("a member");
-    let (cleared, back) = check_until(&config, both, "all is well again", LIMIT, |c| c.code == 0).expect("all back");
-    table.timed("all back", "started again with their data", back.condition("EtcdQuorum").expect("it").message.clone(), Duration::ZERO, Some(cleared));
+    let (cleared, back) =
+        check_until(&config, both, "all is well again", LIMIT, |c| c.code == 0).expect("all back");
+    table.timed(
+        "all back",
+        "started again with their data",
+        back.condition("EtcdQuorum").expect("it").message.clone(),
+        Duration::ZERO,
+        Some(cleared),
+    );
 }
 
 #[test]
@@ -102,7 +149,8 @@ fn what_cannot_be_read_is_unknown_with_its_cause() {
     let config = folder.path().join("agent.toml");
     let foreign = folder.path().join("foreign.pem");
     let key = rcgen::KeyPair::generate().expect("a key");
-    let certificate = rcgen::CertificateParams::new(vec!["x".to_owned()]).and_then(|p| p.self_signed(&key)).expect("one");
+    let certificate =
+        rcgen::CertificateParams::new(vec!["x".to_owned()]).and_then(|p| p.self_signed(&key)).expect("one");
     fs::write(&foreign, certificate.pem()).expect("a file");
     let foreign_key = folder.path().join("foreign.key");
     fs::write(&foreign_key, key.serialize_pem()).expect("a file");
@@ -112,7 +160,11 @@ fn what_cannot_be_read_is_unknown_with_its_cause() {
         ("no such key", good.replace(&quoted(&cluster.client_key()), "\"/nowhere/client.key\"")),
         ("a key of another certificate", good.replace(&quoted(&cluster.client_key()), &quoted(&foreign_key))),
         ("a CA that did not sign it", good.replace(&quoted(&cluster.ca()), &quoted(&foreign))),
-        ("a certificate etcd does not trust", good.replace(&quoted(&cluster.client_certificate()), &quoted(&foreign)).replace(&quoted(&cluster.client_key()), &quoted(&foreign_key))),
+        (
+            "a certificate etcd does not trust",
+            good.replace(&quoted(&cluster.client_certificate()), &quoted(&foreign))
+                .replace(&quoted(&cluster.client_key()), &quoted(&foreign_key)),
+        ),
         ("nobody listens", good.replace(":2379", ":1")),
     ] {
         fs::write(&config, text).expect("a configuration");
@@ -122,6 +174,10 @@ fn what_cannot_be_read_is_unknown_with_its_cause() {
         assert_ne!(seen.status, Status::True, "{fault}: {}", checked.lines());
         assert_ne!(checked.code, 0, "{fault}: {}", checked.lines());
         assert!(!seen.advice.is_empty(), "{fault}: says what to do: {}", checked.lines());
-        table.row(fault, "outrider check --only etcd", format!("{} {} {}: {}", seen.condition_type, seen.status, seen.reason, seen.message));
+        table.row(
+            fault,
+            "outrider check --only etcd",
+            format!("{} {} {}: {}", seen.condition_type, seen.status, seen.reason, seen.message),
+        );
     }
 }

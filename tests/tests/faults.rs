@@ -1,6 +1,13 @@
 //! kill -9 proves no fsync, for the page cache outlives the process. Here the disk itself fails below the agent's spool
 //! and the coordinator's store: the power goes after every single change, syncs fail, writes fail or are cut short, the
 //! file system is full. Whatever was promised to survive must be there, once and in order, and no hand be needed.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test may fail loudly"
+)]
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -65,22 +72,26 @@ fn the_disk_catches_a_program_that_does_not_sync() {
         let script = script.replace("ROOT", &disk.root().join("state").display().to_string());
         let run = disk.run(Command::new("sh").arg("-c").arg(script), 0).expect("a run");
         assert!(run.status.success() && run.lines == ["promised"], "{run:?}");
-        let seen = (0..60).map(|seed| fs::read(disk.cut(seed).expect("a cut").path().join("state/kept")).ok());
+        let seen =
+            (0..60).map(|seed| fs::read(disk.cut(seed).expect("a cut").path().join("state/kept")).ok());
         seen.collect::<BTreeSet<_>>()
     };
     let careless = outcomes("echo value > ROOT/new && mv ROOT/new ROOT/kept && echo promised");
     assert!(careless.contains(&None) && careless.contains(&Some(Vec::new())), "{careless:?}");
     // Of these only the content is certain, not its name.
-    let half = outcomes("echo value > ROOT/new && sync -d ROOT/new && mv ROOT/new ROOT/kept && echo promised");
+    let half =
+        outcomes("echo value > ROOT/new && sync -d ROOT/new && mv ROOT/new ROOT/kept && echo promised");
     assert_eq!(half, BTreeSet::from([None, Some(b"value\n".to_vec())]));
-    let careful = "echo value > ROOT/new && sync -d ROOT/new && mv ROOT/new ROOT/kept && sync ROOT && echo promised";
+    let careful =
+        "echo value > ROOT/new && sync -d ROOT/new && mv ROOT/new ROOT/kept && sync ROOT && echo promised";
     assert_eq!(outcomes(careful), BTreeSet::from([Some(b"value\n".to_vec())]));
 }
 
 #[test]
 #[ignore = "run by tests/run --suite faults"]
 fn the_power_may_go_after_any_change() {
-    let mut table = Table::new("power cuts: everything promised is there, once, in order; work goes on without a hand");
+    let mut table =
+        Table::new("power cuts: everything promised is there, once, in order; work goes on without a hand");
     for (kind, count, seeds) in [("spool", 16, 6), ("store", 10, 3)] {
         let whole = disk();
         let run = whole.run(&mut witness_command(kind, &whole, count), 0).expect("a run");
@@ -132,15 +143,24 @@ fn what_fails_to_be_written_is_not_promised() {
                 }
             }
             let status = process.wait(Duration::from_secs(30)).expect("an end");
-            let (promised, failed) = (promised(&lines), lines.iter().filter(|l| l.starts_with("failed")).count());
+            let (promised, failed) =
+                (promised(&lines), lines.iter().filter(|l| l.starts_with("failed")).count());
             assert!(status.success(), "{kind}, {name}: {lines:?}");
             assert!(failed > 0, "{kind}, {name}: no append failed, so the fault was not made");
-            assert_eq!(promised.last(), Some(&40), "{kind}, {name}: works again once the disk does: {lines:?}");
+            assert_eq!(
+                promised.last(),
+                Some(&40),
+                "{kind}, {name}: works again once the disk does: {lines:?}"
+            );
             for seed in 0..8 {
                 let what = format!("{kind}, {name}, seed {seed}");
                 verify(kind, disk.cut(seed).expect("a cut").path(), &promised, &what);
             }
-            table.row(format!("{kind}: {name}"), made, format!("{failed} of 40 refused, {} kept", promised.len()));
+            table.row(
+                format!("{kind}: {name}"),
+                made,
+                format!("{failed} of 40 refused, {} kept", promised.len()),
+            );
         }
     }
 }
@@ -174,13 +194,21 @@ fn a_full_file_system_is_said_and_survived() {
         assert!(status.expect("unshare").success(), "{kind}: {lines}");
         let lines: Vec<String> = lines.lines().map(str::to_owned).collect();
         let failed: Vec<_> = lines.iter().filter(|line| line.starts_with("failed")).collect();
-        assert!(failed[0].to_lowercase().contains("space"), "{kind}: the error says what is wrong: {}", failed[0]);
+        assert!(
+            failed[0].to_lowercase().contains("space"),
+            "{kind}: the error says what is wrong: {}",
+            failed[0]
+        );
         assert_eq!(promised(&lines).last(), Some(&600), "{kind}: goes on by itself: {failed:?}");
         verify(kind, &kept, &promised(&lines), kind);
         table.row(
             format!("{kind} on a full file system"),
             format!("tmpfs of {size} KiB, later enlarged"),
-            format!("{} refused ({}), rest kept", failed.len(), failed[0].rsplit(": ").next().unwrap_or_default()),
+            format!(
+                "{} refused ({}), rest kept",
+                failed.len(),
+                failed[0].rsplit(": ").next().unwrap_or_default()
+            ),
         );
     }
 }

@@ -1,4 +1,11 @@
 //! A real HAProxy in front of two real nginx that answer as Rancher does, at layer 4 and 7: each fault made for real.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test may fail loudly"
+)]
 
 use std::fs;
 use std::net::SocketAddr;
@@ -71,7 +78,13 @@ fn backends_die_and_come_back() {
         let message = said(&one, "LoadBalancerForwarding");
         balancer.start_backend(1).expect("a backend");
         let (cleared, _) = see(&config, "LoadBalancerForwarding", "ForwardingWorks");
-        table.timed(format!("{mode}: a backend is dead"), "kill -9 of one nginx", message, raised, Some(cleared));
+        table.timed(
+            format!("{mode}: a backend is dead"),
+            "kill -9 of one nginx",
+            message,
+            raised,
+            Some(cleared),
+        );
 
         balancer.kill_backend(0);
         balancer.kill_backend(1);
@@ -85,7 +98,13 @@ fn backends_die_and_come_back() {
             balancer.start_backend(i).expect("a backend");
         }
         let (cleared, _) = see(&config, "LoadBalancerForwarding", "ForwardingWorks");
-        table.timed(format!("{mode}: no backend lives"), "kill -9 of both nginx", message, raised, Some(cleared));
+        table.timed(
+            format!("{mode}: no backend lives"),
+            "kill -9 of both nginx",
+            message,
+            raised,
+            Some(cleared),
+        );
     }
 }
 
@@ -96,13 +115,54 @@ fn each_wrong_setting_is_named() {
     let right = Options::default;
     type Change = fn(&Balancer, String) -> String;
     let same: Change = |_, text| text;
-    let elsewhere: Change = |balancer, text| text.replacen(&format!("{HOST}:{}", balancer.l4().port()), &format!("{HOST}:9"), 1);
+    let elsewhere: Change =
+        |balancer, text| text.replacen(&format!("{HOST}:{}", balancer.l4().port()), &format!("{HOST}:9"), 1);
     let cases: [(&str, &str, Options, &str, Change, &str, &str); 6] = [
-        ("no health checks", "a dead nginx stays in use", Options { health_checks: false, ..right() }, "l4", same, "LoadBalancerForwarding", "DeadBackendInUse"),
-        ("X-Forwarded-Proto not set", "haproxy without set-header", Options { forwarded_proto: false, ..right() }, "l7", same, "LoadBalancerForwarding", "ForwardedHeaderMissing"),
-        ("X-Forwarded-Proto not trusted", "an ingress that ignores it", Options { ingress_trusts: false, ..right() }, "l7", same, "LoadBalancerForwarding", "ForwardedHeaderIgnored"),
-        ("a certificate for another name", "a SAN that does not match", Options { certificate_name: "other.test".into(), ..right() }, "l4", same, "LoadBalancerReachable", "BalancerCertificateWrong"),
-        ("a host nobody routes", "an ingress for another host", Options { ingress_host: "other.test".into(), ..right() }, "l4", same, "LoadBalancerForwarding", "HostNotRouted"),
+        (
+            "no health checks",
+            "a dead nginx stays in use",
+            Options { health_checks: false, ..right() },
+            "l4",
+            same,
+            "LoadBalancerForwarding",
+            "DeadBackendInUse",
+        ),
+        (
+            "X-Forwarded-Proto not set",
+            "haproxy without set-header",
+            Options { forwarded_proto: false, ..right() },
+            "l7",
+            same,
+            "LoadBalancerForwarding",
+            "ForwardedHeaderMissing",
+        ),
+        (
+            "X-Forwarded-Proto not trusted",
+            "an ingress that ignores it",
+            Options { ingress_trusts: false, ..right() },
+            "l7",
+            same,
+            "LoadBalancerForwarding",
+            "ForwardedHeaderIgnored",
+        ),
+        (
+            "a certificate for another name",
+            "a SAN that does not match",
+            Options { certificate_name: "other.test".into(), ..right() },
+            "l4",
+            same,
+            "LoadBalancerReachable",
+            "BalancerCertificateWrong",
+        ),
+        (
+            "a host nobody routes",
+            "an ingress for another host",
+            Options { ingress_host: "other.test".into(), ..right() },
+            "l4",
+            same,
+            "LoadBalancerForwarding",
+            "HostNotRouted",
+        ),
         ("nobody listens", "another port", right(), "l4", elsewhere, "LoadBalancerReachable", "BalancerDown"),
     ];
     for (fault, made, options, mode, change, kind, reason) in cases {

@@ -1,4 +1,11 @@
 //! The fuzz targets' functions on stable Rust: noise, and well-formed documents with something wrong in them.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test may fail loudly"
+)]
 
 use outrider_tests::parsers;
 use proptest::prelude::*;

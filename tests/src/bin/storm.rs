@@ -31,7 +31,11 @@ impl Sensors for Storm {
                 Check::LoadBalancer => {
                     let quiet = quiet.exists();
                     let there = (0..40u32).filter(|n| if quiet { n % 2 == 0 } else { rand::random() });
-                    Some(Reading::LoadBalancer(Fact::known(there.map(|n| balancer(n, now)).collect(), "storm", now)))
+                    Some(Reading::LoadBalancer(Fact::known(
+                        there.map(|n| balancer(n, now)).collect(),
+                        "storm",
+                        now,
+                    )))
                 }
                 other => Reading::not_applicable(&other, "only the storm", now),
             }

@@ -74,12 +74,24 @@ async fn an_agent_enrols_waits_for_approval_and_heals_a_wrong_token() {
     .unwrap_or_else(|e| panic!("{e}; log: {}", agent.log()));
     let raised = start.elapsed();
     let message = delivered["message"].to_string();
-    assert!(message.contains("mended/token") && message.contains("OR1"), "says which file and what is wrong: {message}");
+    assert!(
+        message.contains("mended/token") && message.contains("OR1"),
+        "says which file and what is wrong: {message}"
+    );
     fs::write(bed.folder.path().join("mended/token"), &good).expect("a token file");
     let start = Instant::now();
     process.signal(nix::sys::signal::Signal::SIGHUP).expect("a reload");
-    until_view(&bed, "mended", "enrols after a reload", |v| v.enrolment == "approved" && v.last_seen.is_some()).await;
-    table.timed("nonsense in the token file", "echo hello > token", "ReportsDelivered False, naming the file", raised, Some(start.elapsed()));
+    until_view(&bed, "mended", "enrols after a reload", |v| {
+        v.enrolment == "approved" && v.last_seen.is_some()
+    })
+    .await;
+    table.timed(
+        "nonsense in the token file",
+        "echo hello > token",
+        "ReportsDelivered False, naming the file",
+        raised,
+        Some(start.elapsed()),
+    );
     drop(process);
 
     // A pool token by itself opens nothing but a request.
@@ -91,13 +103,26 @@ async fn an_agent_enrols_waits_for_approval_and_heals_a_wrong_token() {
         .unwrap_or_else(|e| panic!("{e}; log: {}", agent.log()));
     let raised = start.elapsed();
     let pending = until_view(&bed, "waiting", "is shown as pending", |v| v.enrolment == "pending").await;
-    assert!(pending.conditions.is_empty(), "nothing is taken from a node that waits: {:?}", pending.conditions);
+    assert!(
+        pending.conditions.is_empty(),
+        "nothing is taken from a node that waits: {:?}",
+        pending.conditions
+    );
     let operator = tool(&bed, &["approve", "waiting"]);
     assert!(operator.status.success(), "{operator:?}");
     let start = Instant::now();
     let _ = agent;
-    until_view(&bed, "waiting", "is let in once approved", |v| v.enrolment == "approved" && !v.conditions.is_empty()).await;
-    table.timed("a pool token alone", "enrol with it, then outrider approve", "ReportsDelivered EnrolmentPending", raised, Some(start.elapsed()));
+    until_view(&bed, "waiting", "is let in once approved", |v| {
+        v.enrolment == "approved" && !v.conditions.is_empty()
+    })
+    .await;
+    table.timed(
+        "a pool token alone",
+        "enrol with it, then outrider approve",
+        "ReportsDelivered EnrolmentPending",
+        raised,
+        Some(start.elapsed()),
+    );
 
     // What lies on disk is readable by its owner alone, and the log holds no secret.
     use std::os::unix::fs::PermissionsExt;
@@ -140,7 +165,13 @@ async fn certificates_renew_in_time_and_after_their_end() {
     let start = Instant::now();
     let _process = agent.start().expect("an agent");
     until_view(&bed, "short", "comes back by its key", |v| v.last_seen > Some(before)).await;
-    table.timed("switched off past the end", "stopped for 8 s", "renewed by its key, within the grace", start.elapsed(), None);
+    table.timed(
+        "switched off past the end",
+        "stopped for 8 s",
+        "renewed by its key, within the grace",
+        start.elapsed(),
+        None,
+    );
     let uids: Vec<_> = view(&bed, "short").await.into_iter().map(|v| v.uid).collect();
     assert_eq!(uids.len(), 1, "it is the node it was");
 }
@@ -149,10 +180,13 @@ async fn certificates_renew_in_time_and_after_their_end() {
 fn tool(bed: &Bed, arguments: &[&str]) -> std::process::Output {
     let home = bed.folder.path().join("person");
     fs::create_dir_all(&home).expect("a home");
-    let token = fs::read_to_string(bed.launch.folder.join(outrider_coordinator::OPERATOR_TOKEN_FILE)).expect("a token");
+    let token = fs::read_to_string(bed.launch.folder.join(outrider_coordinator::OPERATOR_TOKEN_FILE))
+        .expect("a token");
     let mut command = Command::new(program("outrider").expect("the tool"));
     command.args(arguments).env("HOME", &home).env_remove("XDG_CONFIG_HOME").env_remove("XDG_STATE_HOME");
-    command.env("OUTRIDER_URL", format!("https://{}", bed.launch.address)).env("OUTRIDER_TOKEN", token.trim());
+    command
+        .env("OUTRIDER_URL", format!("https://{}", bed.launch.address))
+        .env("OUTRIDER_TOKEN", token.trim());
     command.output().expect("an end")
 }
 
@@ -172,7 +206,8 @@ async fn a_person_logs_in_by_the_pin_and_lists_nodes() {
 
     let home = bed.folder.path().join("person");
     fs::create_dir_all(&home).expect("a home");
-    let token = fs::read_to_string(bed.launch.folder.join(outrider_coordinator::OPERATOR_TOKEN_FILE)).expect("a token");
+    let token = fs::read_to_string(bed.launch.folder.join(outrider_coordinator::OPERATOR_TOKEN_FILE))
+        .expect("a token");
     let url = format!("https://{}", bed.launch.address);
     let person = |arguments: &[&str]| {
         let mut command = Command::new(program("outrider").expect("the tool"));
@@ -187,20 +222,37 @@ async fn a_person_logs_in_by_the_pin_and_lists_nodes() {
     wrong.replace_range(3..67, &"ab".repeat(32));
     let refused = person(&["login", &url, "--token", &wrong]);
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && said.contains(&"ab".repeat(32)) && said.contains(&token[3..67]), "{said}");
+    assert!(
+        !refused.status.success() && said.contains(&"ab".repeat(32)) && said.contains(&token[3..67]),
+        "{said}"
+    );
     text(&person(&["login", &url, "--token", token.trim()]));
 
     let wide = text(&person(&["get", "nodes", "-o", "wide"]));
     let table = text(&person(&["get", "nodes"]));
-    assert!(table.lines().next().is_some_and(|head| head.contains("NAME") && head.contains("READY")), "{table}");
+    assert!(
+        table.lines().next().is_some_and(|head| head.contains("NAME") && head.contains("READY")),
+        "{table}"
+    );
     assert!(wide.lines().next().map(str::len) > table.lines().next().map(str::len), "{wide}");
     assert!(table.lines().any(|line| line.starts_with("node-1")), "{table}");
     let list: Value = serde_json::from_str(&text(&person(&["get", "nodes", "-o", "json"]))).expect("JSON");
-    assert_eq!((list["kind"].as_str(), list["items"][0]["name"].as_str()), (Some("NodeList"), Some("node-1")));
+    assert_eq!(
+        (list["kind"].as_str(), list["items"][0]["name"].as_str()),
+        (Some("NodeList"), Some("node-1"))
+    );
     assert_eq!(text(&person(&["get", "nodes", "-o", "name"])).trim(), "node/node-1");
-    let one: Value = serde_json::from_str(&text(&person(&["get", "nodes", "node-1", "-o", "json"]))).expect("JSON");
+    let one: Value =
+        serde_json::from_str(&text(&person(&["get", "nodes", "node-1", "-o", "json"]))).expect("JSON");
     assert_eq!(one["kind"], "Node", "one name gives the object itself");
     let missing = person(&["get", "nodes", "nobody"]);
-    assert!(!missing.status.success() && String::from_utf8_lossy(&missing.stderr).contains("nobody"), "{missing:?}");
-    Table::new("outrider login at 127.0.0.9").row("a wrong pin", "the token with another CA hash", "refused, both hashes shown");
+    assert!(
+        !missing.status.success() && String::from_utf8_lossy(&missing.stderr).contains("nobody"),
+        "{missing:?}"
+    );
+    Table::new("outrider login at 127.0.0.9").row(
+        "a wrong pin",
+        "the token with another CA hash",
+        "refused, both hashes shown",
+    );
 }

@@ -1,5 +1,12 @@
 //! Who gets in, who stays in, and what everybody else is told. Against a real coordinator process: on the wire, where
 //! every refusal can be made exactly, and with real agents and the people's tool.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test may fail loudly"
+)]
 
 mod agents;
 mod refused;
@@ -46,8 +53,10 @@ impl Bed {
         let mut document = json!({ "apiVersion": outrider_protocol::API_VERSION, "kind": "TokenRequest", "tokenKind": "once" });
         let fields = document.as_object_mut().expect("an object");
         fields.extend(request.as_object().expect("an object").clone());
-        let answer = self.coordinator.operator.ask(Method::POST, "/v1/tokens", document).await.expect("an answer");
-        serde_json::from_slice(&answer.body).unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&answer.body)))
+        let answer =
+            self.coordinator.operator.ask(Method::POST, "/v1/tokens", document).await.expect("an answer");
+        serde_json::from_slice(&answer.body)
+            .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&answer.body)))
     }
 
     /// Enrols with a fresh token good for one.
@@ -67,8 +76,12 @@ impl Bed {
 /// The error in an answer: its code and reason; whatever it is, it says what is wrong and what to do.
 fn refusal(answer: &Answer) -> (u16, ApiError) {
     let text = String::from_utf8_lossy(&answer.body);
-    let error: ApiError = serde_json::from_slice(&answer.body).unwrap_or_else(|e| panic!("{e}: no ApiError: {text}"));
+    let error: ApiError =
+        serde_json::from_slice(&answer.body).unwrap_or_else(|e| panic!("{e}: no ApiError: {text}"));
     assert_eq!(error.code, answer.head.status.as_u16(), "{text}");
-    assert!(!error.message.is_empty() && !error.advice.is_empty(), "says what is wrong and what to do: {text}");
+    assert!(
+        !error.message.is_empty() && !error.advice.is_empty(),
+        "says what is wrong and what to do: {text}"
+    );
     (error.code, error)
 }

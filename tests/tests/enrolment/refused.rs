@@ -24,7 +24,11 @@ async fn each_wrong_token_is_refused_by_its_own_name() {
     let (_, rest) = good.split_once("::").expect("a token");
     let gone = bed.token(json!({ "ttlSeconds": 1 })).await.token;
     let revoked = bed.token(json!({})).await;
-    bed.coordinator.operator.ask(Method::DELETE, &format!("/v1/tokens/{}", revoked.id), json!(null)).await.expect("gone");
+    bed.coordinator
+        .operator
+        .ask(Method::DELETE, &format!("/v1/tokens/{}", revoked.id), json!(null))
+        .await
+        .expect("gone");
     let named = bed.token(json!({ "namePattern": "pool1-*" })).await.token;
     tokio::time::sleep(Duration::from_millis(1200)).await;
 
@@ -59,20 +63,34 @@ async fn each_wrong_token_is_refused_by_its_own_name() {
     let second = Applicant::new("node-2", 2).expect("a machine");
     let (code, error) = refusal(&second.apply(&mut bed.stranger().await, &good).await.expect("an answer"));
     assert_eq!((code, error.reason.as_str()), (401, "TokenUsedUp"));
-    table.row("a token used before", "a second machine with a once-token", "401 TokenUsedUp; the first may repeat");
+    table.row(
+        "a token used before",
+        "a second machine with a once-token",
+        "401 TokenUsedUp; the first may repeat",
+    );
 
-    for (fault, name) in [("an empty name", ""), ("a name of blanks", "a b"), ("a name of 300", &*"x".repeat(300))] {
+    for (fault, name) in
+        [("an empty name", ""), ("a name of blanks", "a b"), ("a name of 300", &*"x".repeat(300))]
+    {
         let token = bed.token(json!({})).await.token;
         let machine = Applicant::new(name, 9).expect("a machine");
-        let (code, error) = refusal(&machine.apply(&mut bed.stranger().await, &token).await.expect("an answer"));
+        let (code, error) =
+            refusal(&machine.apply(&mut bed.stranger().await, &token).await.expect("an answer"));
         assert_eq!((code, error.reason.as_str()), (400, "NameInvalid"), "{fault}");
         table.row(fault, "POST /v1/enroll", "400 NameInvalid");
     }
     let token = bed.token(json!({})).await.token;
-    for (fault, csr) in [("no certificate request", ""), ("a damaged request", "-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n")] {
+    for (fault, csr) in [
+        ("no certificate request", ""),
+        (
+            "a damaged request",
+            "-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n",
+        ),
+    ] {
         let mut request = Applicant::new("node-3", 3).expect("a machine").request(&token).expect("a request");
         request.csr = csr.to_owned();
-        let request = outrider_tests::simulated::json(Method::POST, "/v1/enroll", &request).expect("a request");
+        let request =
+            outrider_tests::simulated::json(Method::POST, "/v1/enroll", &request).expect("a request");
         let answer = bed.stranger().await.exchange(request, LIMITS).await.expect("an answer");
         let (code, error) = refusal(&answer);
         assert_eq!((code, error.reason.as_str()), (400, "RequestInvalid"), "{fault}");
@@ -83,10 +101,15 @@ async fn each_wrong_token_is_refused_by_its_own_name() {
 
     // The pin is checked before a token is sent at all.
     let wrong = Target { pin: [7; 32], ..bed.coordinator.operator.target.clone() };
-    let error = wrong.connect(wrong.tls(None).expect("TLS"), None).await.expect_err("a pin that does not match");
+    let error =
+        wrong.connect(wrong.tls(None).expect("TLS"), None).await.expect_err("a pin that does not match");
     let text = format!("{error:#}");
     assert!(text.contains(&"07".repeat(32)) && text.contains(&good[3..67]), "shows both checksums: {text}");
-    table.row("a CA that is not the pinned one", "TLS with another pin", "refused before anything is sent, both shown");
+    table.row(
+        "a CA that is not the pinned one",
+        "TLS with another pin",
+        "refused before anything is sent, both shown",
+    );
 }
 
 #[tokio::test]
@@ -114,14 +137,19 @@ async fn a_node_speaks_only_for_itself() {
     // Exactly once: the same again is acknowledged again; another content under its sequence is not.
     let report = one.next_report(false);
     for _ in 0..2 {
-        let ack: ReportAck = document(&send_report(&mut line, &report).await.expect("an answer"), StatusCode::OK).expect("ok");
+        let ack: ReportAck =
+            document(&send_report(&mut line, &report).await.expect("an answer"), StatusCode::OK).expect("ok");
         assert_eq!(ack.acknowledged, one.sequence);
     }
     let mut other = report.clone();
     other.transitions[0].transition.condition.message.push('!');
     let (code, error) = refusal(&send_report(&mut line, &other).await.expect("an answer"));
     assert_eq!((code, error.reason.as_str()), (409, "EpochMismatch"));
-    table.row("a restored disk", "another content under a known sequence", "409 EpochMismatch: a new epoch begins");
+    table.row(
+        "a restored disk",
+        "another content under a known sequence",
+        "409 EpochMismatch: a new epoch begins",
+    );
     let mut backwards = one.next_report(false);
     let mut earlier = backwards.transitions[0].clone();
     earlier.sequence = 1;
@@ -132,12 +160,25 @@ async fn a_node_speaks_only_for_itself() {
     one.sequence -= 1;
 
     for (fault, body, code, reason) in [
-        ("half a document", Bytes::from_static(b"{\"apiVersion\":\"outrider.internal/v1alpha1\",\"kind\":\"NodeRep"), 400, "InvalidDocument"),
-        ("another document", Bytes::from(serde_json::to_vec(&ApiError::new(1, "a", "b", "c")).expect("JSON")), 400, "WrongKind"),
+        (
+            "half a document",
+            Bytes::from_static(b"{\"apiVersion\":\"outrider.internal/v1alpha1\",\"kind\":\"NodeRep"),
+            400,
+            "InvalidDocument",
+        ),
+        (
+            "another document",
+            Bytes::from(serde_json::to_vec(&ApiError::new(1, "a", "b", "c")).expect("JSON")),
+            400,
+            "WrongKind",
+        ),
         ("no document", Bytes::new(), 400, "BodyMissing"),
         ("a report of 20 MiB", Bytes::from(vec![b' '; 20 << 20]), 413, "TooLarge"),
     ] {
-        let request = Request::post("/v1/reports").header("content-type", "application/json").body(body).expect("a request");
+        let request = Request::post("/v1/reports")
+            .header("content-type", "application/json")
+            .body(body)
+            .expect("a request");
         let mut line = bed.connect(&two).await.expect("a connection");
         match line.exchange(request, LIMITS).await {
             Ok(answer) => {
@@ -172,7 +213,13 @@ async fn a_node_speaks_only_for_itself() {
         },
         Err(error) => panic!("the refusal has no name: {error:#}"),
     };
-    table.timed("a revoked node", "POST /v1/nodes/node-1/revoke", format!("connection closed, then {refused}"), closed, None);
+    table.timed(
+        "a revoked node",
+        "POST /v1/nodes/node-1/revoke",
+        format!("connection closed, then {refused}"),
+        closed,
+        None,
+    );
     two.report(&mut again, true).await.expect("the other node goes on");
 }
 
@@ -208,7 +255,11 @@ async fn a_rebuilt_machine_comes_back_and_a_living_twin_does_not() {
     let mut new = bed.admit(&rebuilt).await;
     let mut line = bed.connect(&new).await.expect("a connection");
     new.report(&mut line, true).await.expect("the rebuilt machine is the node");
-    table.row("a rebuilt machine", "same hardware, new key and machine-id", "let in; takes the old record's place");
+    table.row(
+        "a rebuilt machine",
+        "same hardware, new key and machine-id",
+        "let in; takes the old record's place",
+    );
     let mut old = bed.connect(&one).await.expect("a connection");
     let (code, error) = refusal(&send_report(&mut old, &one.next_report(true)).await.expect("an answer"));
     assert_eq!((code, error.reason.as_str()), (403, "NodeSuperseded"), "{error:?}");
@@ -240,7 +291,11 @@ async fn a_rebuilt_machine_comes_back_and_a_living_twin_does_not() {
     let view: NodeView = bed.coordinator.operator.get("/v1/nodes/node-1").await.expect("the node");
     let cloned = view.conditions.iter().find(|c| c.reason.as_str() == "IdentityCloned");
     assert!(cloned.is_some(), "people see it: {:?}", view.conditions);
-    table.row("a living twin", format!("one certificate, two boot ids, {round} reports in turn"), "409 IdentityCloned, twin stopped");
+    table.row(
+        "a living twin",
+        format!("one certificate, two boot ids, {round} reports in turn"),
+        "409 IdentityCloned, twin stopped",
+    );
 }
 
 /// Slow and hostile callers cost themselves, nobody else.
@@ -271,7 +326,13 @@ async fn a_hostile_client_harms_no_other() {
         one.heartbeat(&mut line, 0).await.expect("a heartbeat");
         worst = worst.max(start.elapsed());
     }
-    table.timed("300 idle connections", "TCP without a handshake", "the node's heartbeats go on", worst, None);
+    table.timed(
+        "300 idle connections",
+        "TCP without a handshake",
+        "the node's heartbeats go on",
+        worst,
+        None,
+    );
 
     // Repeated fast, a node is slowed down by its own limit and told so.
     let mut limited = None;
@@ -291,5 +352,4 @@ async fn a_hostile_client_harms_no_other() {
     let mut two = bed.admit(&Applicant::new("node-2", 2).expect("a machine")).await;
     let mut other = bed.connect(&two).await.expect("a connection");
     two.report(&mut other, true).await.expect("another node is not");
-
 }

@@ -17,7 +17,8 @@ fn refused(arguments: &[&str]) -> Output {
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = Process::spawn(&mut command).expect("a coordinator");
     let mut errors = process.child().stderr.take().expect("a pipe");
-    let status = process.wait(Duration::from_secs(20)).unwrap_or_else(|e| panic!("{arguments:?} started: {e}"));
+    let status =
+        process.wait(Duration::from_secs(20)).unwrap_or_else(|e| panic!("{arguments:?} started: {e}"));
     let mut stderr = Vec::new();
     std::io::Read::read_to_end(&mut errors, &mut stderr).expect("what it said");
     Output { status, stdout: Vec::new(), stderr }
@@ -47,7 +48,11 @@ async fn a_coordinator_that_cannot_start_says_why() {
         assert!(!said.contains("panicked"), "{fault}: {said}");
         let line = said.lines().last().unwrap_or_default().to_owned();
         let shown = line.split_once(" ERROR ").map_or(line.as_str(), |(_, rest)| rest).trim().to_owned();
-        table.row(fault, format!("serve --listen {listen}"), format!("exit {}: {shown}", output.status.code().unwrap_or(-1)));
+        table.row(
+            fault,
+            format!("serve --listen {listen}"),
+            format!("exit {}: {shown}", output.status.code().unwrap_or(-1)),
+        );
     }
 }
 
@@ -76,7 +81,11 @@ async fn damaged_files_are_set_aside_and_said() {
     let log = fs::read_to_string(launch.folder.with_extension("log")).expect("a log");
     assert!(aside.iter().any(|name| log.contains(name.as_str())), "and named in the log: {log}");
     coordinator.stop().await.expect("an end");
-    table.row("half the database overwritten", "0x5a from the first byte", format!("starts; set aside as {}", aside.join(", ")));
+    table.row(
+        "half the database overwritten",
+        "0x5a from the first byte",
+        format!("starts; set aside as {}", aside.join(", ")),
+    );
 
     // The agent's spool.
     let home = AgentHome::new(&folder.path().join("agent"), "node-1").expect("a home");
@@ -84,7 +93,10 @@ async fn damaged_files_are_set_aside_and_said() {
     fs::write(home.state().join("spool.log"), [0x5a; 4096]).expect("a wound");
     let mut agent = home.start().expect("an agent");
     outrider_tests::programs::until("set aside", Duration::from_secs(20), || {
-        fs::read_dir(home.state()).ok()?.filter_map(Result::ok).find(|e| e.file_name().to_string_lossy().contains("corrupt"))
+        fs::read_dir(home.state())
+            .ok()?
+            .filter_map(Result::ok)
+            .find(|e| e.file_name().to_string_lossy().contains("corrupt"))
     })
     .unwrap_or_else(|e| panic!("{e}: {}", home.log()));
     assert!(agent.is_running());
@@ -94,7 +106,8 @@ async fn damaged_files_are_set_aside_and_said() {
     // A configuration with errors: `validate` refuses with all of them placed, the daemon runs and says so.
     home.configure("[node]\nname = 7\n\n[chekcs.etcd]\ninterval = \"never\"\n").expect("a configuration");
     let output = home.command("validate").expect("a command").output().expect("an end");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let said =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(78), "{said}");
     assert!(said.contains(":2:") && said.contains("agent.toml:4") && said.contains("chekcs"), "{said}");
     agent.signal(nix::sys::signal::Signal::SIGHUP).expect("a reload");
@@ -106,5 +119,9 @@ async fn damaged_files_are_set_aside_and_said() {
     })
     .unwrap_or_else(|e| panic!("{e}: {}", home.log()));
     assert!(agent.is_running(), "one bad key blinds nobody");
-    table.row("two errors in agent.toml", "an unknown key and a wrong type", "validate exits 78; the daemon says ConfigValid=False");
+    table.row(
+        "two errors in agent.toml",
+        "an unknown key and a wrong type",
+        "validate exits 78; the daemon says ConfigValid=False",
+    );
 }

@@ -26,15 +26,11 @@ struct Options {
     program: Option<PathBuf>,
 }
 
-const USAGE: &str = "swarm [--agents N,N,…] [--rate REQUESTS_A_SECOND] [--seconds N] [--coordinator PROGRAM]\n";
+const USAGE: &str =
+    "swarm [--agents N,N,…] [--rate REQUESTS_A_SECOND] [--seconds N] [--coordinator PROGRAM]\n";
 
 fn options(mut arguments: impl Iterator<Item = String>) -> anyhow::Result<Options> {
-    let mut options = Options {
-        agents: vec![1_000],
-        rate: 10_000,
-        seconds: 20,
-        program: None,
-    };
+    let mut options = Options { agents: vec![1_000], rate: 10_000, seconds: 20, program: None };
     while let Some(name) = arguments.next() {
         let value = arguments.next().with_context(|| format!("{name} needs a value\n{USAGE}"))?;
         match name.as_str() {
@@ -65,11 +61,16 @@ async fn main() -> anyhow::Result<()> {
         bail!("{most} agents need {} open files; the hard limit is {files}", most + 200);
     }
     let mut out = std::io::stdout();
+    let mut failed = 0;
     writeln!(out, "{}", Row::header())?;
     for &agents in &options.agents {
         let row = measure(agents, &options).await.with_context(|| format!("{agents} agents"))?;
         writeln!(out, "{}", row.line())?;
         out.flush()?;
+        failed += row.failed;
+    }
+    if failed > 0 {
+        bail!("{failed} requests failed");
     }
     Ok(())
 }
@@ -93,7 +94,16 @@ impl Row {
     fn header() -> String {
         format!(
             "{:>7} {:>9} {:>10} {:>10} {:>8} {:>8} {:>8} {:>11} {:>12} {:>7}",
-            "agents", "enrol/s", "KiB/agent", "requests/s", "p50 ms", "p99 ms", "max ms", "CPU ms/req", "reconnect s", "failed"
+            "agents",
+            "enrol/s",
+            "KiB/agent",
+            "requests/s",
+            "p50 ms",
+            "p99 ms",
+            "max ms",
+            "CPU ms/req",
+            "reconnect s",
+            "failed"
         )
     }
 
