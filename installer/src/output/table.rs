@@ -176,8 +176,8 @@ impl<T: ?Sized> Table<T> {
         }
         let last = self.columns.len().saturating_sub(1);
         let before_last: usize = self.widths.iter().take(last).map(|width| width + GAP).sum();
-        // Below 20 columns for the last one, the terminal's own wrapping says more than a cut would.
-        let room = self.limit.map(|limit| limit.saturating_sub(before_last)).filter(|room| *room >= 20);
+        // Below a dozen columns for the last one, the terminal's own wrapping says more than a cut would.
+        let room = self.limit.map(|limit| limit.saturating_sub(before_last)).filter(|room| *room >= 12);
 
         let mut table = comfy_table::Table::new();
         table.load_style(TableStyle::new()).set_content_arrangement(ContentArrangement::Disabled);

@@ -47,6 +47,9 @@ pub(crate) enum GuestAgentFault {
     NotInstalled,
 }
 
+/// Seconds after which a node's story begins again: long enough that most of a fleet is well at any moment.
+const PERIOD: u64 = 900;
+
 /// Where `at` lies in a period that begins `shift` seconds early: seconds from its begin, and its number.
 fn phase(at: Duration, period: u64, shift: u64) -> (u64, u64) {
     let at = at.as_secs() + shift % period;
@@ -63,7 +66,7 @@ pub(crate) fn script(part: &Part, elapsed: Duration) -> Faults {
     let mut faults = Faults::default();
     if part.role != Role::Vm {
         // The group shares its cluster's fate; other groups are elsewhere in the same story.
-        let (at, turn) = phase(elapsed, 480, part.group as u64 * 97);
+        let (at, turn) = phase(elapsed, PERIOD, part.group as u64 * 197);
         let first = turn as usize % 3;
         if let Some(seconds) = within(at, 20, 90) {
             faults.members_down[first] = Some(Duration::from_secs(seconds));
@@ -74,7 +77,7 @@ pub(crate) fn script(part: &Part, elapsed: Duration) -> Faults {
         }
         faults.backend_dead = within(at, 260, 350).map(|_| (first + 2) % 3);
     }
-    let (at, turn) = phase(elapsed, 420, part.number as u64 * 53);
+    let (at, turn) = phase(elapsed, PERIOD, part.number as u64 * 53);
     match part.role {
         Role::Server { .. } => {}
         Role::Worker => {

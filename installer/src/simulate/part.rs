@@ -46,7 +46,7 @@ pub(crate) fn cast(count: usize) -> Vec<Part> {
             let (group, place) = (number / GROUP, number % GROUP);
             // A cluster of two servers would be a fault of the simulation, not of the simulated.
             let has_cluster = count - group * GROUP >= SERVERS;
-            let cluster = format!("sim-cluster-{}", group + 1);
+            let cluster = format!("sim-c{}", group + 1);
             let (role, name) = match place {
                 place if has_cluster && place < SERVERS => {
                     (Role::Server { index: place }, format!("{cluster}-server-{}", place + 1))
@@ -65,7 +65,7 @@ pub(crate) fn cast(count: usize) -> Vec<Part> {
 impl Part {
     /// One of three zones; the members of a cluster stand in different ones.
     pub(crate) fn zone(&self) -> String {
-        format!("sim-zone-{}", ["a", "b", "c"][self.number % GROUP % 3])
+        format!("sim-{}", ["a", "b", "c"][self.number % GROUP % 3])
     }
 
     /// The one region.

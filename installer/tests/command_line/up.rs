@@ -28,7 +28,7 @@ fn a_second_run_picks_up_the_state_of_the_first() {
     for field in ["type", "status", "severity", "reason", "message", "subject"] {
         assert!(own[0]["conditions"][0][field].is_string(), "{field}");
     }
-    assert_eq!(first["clusters"][0]["name"], "sim-cluster-1");
+    assert_eq!(first["clusters"][0]["name"], "sim-c1");
 
     let second = run("4s").json();
     assert_eq!(second["coordinator"]["caChecksum"], first["coordinator"]["caChecksum"]);
