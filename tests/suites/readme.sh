@@ -8,7 +8,7 @@ trap 'rm -rf "$home"' EXIT
 export HOME=$home XDG_STATE_HOME=$home/state XDG_CONFIG_HOME=$home/config NO_COLOR=1
 [ -f README.md ] || { echo "README.md is missing"; exit 1; }
 
-mkdir "$home/recipes" "$home/bin"
+mkdir "$home/recipes" "$home/bin" "$home/work"
 awk -v folder="$home/recipes" '
     /^```sh( |$)/ && !/no-run/ { n++; file = sprintf("%s/%02d", folder, n); print "# README.md:" NR > file; inside = 1; next }
     /^```/ { inside = 0; next }
@@ -32,7 +32,8 @@ passed=0 failed=0
 for recipe in "$home"/recipes/*; do
     [ -f "$recipe" ] || { echo "the README has no recipe marked sh"; exit 1; }
     where=$(head -n 1 "$recipe" | sed 's/^# //')
-    if timeout 120 bash -eu "$recipe" >"$recipe.out" 2>&1 </dev/null; then
+    # In a folder of its own: a recipe leaves nothing in the tree.
+    if cd "$home/work" && timeout 120 bash -eu "$recipe" >"$recipe.out" 2>&1 </dev/null; then
         passed=$((passed + 1)); echo "ok    $where"
     else
         failed=$((failed + 1)); echo "FAIL  $where ended with $?"; sed 's/^/      /' "$recipe"; tail -n 15 "$recipe.out" | sed 's/^/    > /'
