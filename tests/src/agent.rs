@@ -31,6 +31,11 @@ impl AgentHome {
         Ok(home)
     }
 
+    /// Folders that were made before.
+    pub fn at(folder: &Path) -> Self {
+        Self { folder: folder.to_owned() }
+    }
+
     /// Machine-id, system UUID and boot id, all from `seed`: the same seed makes a clone.
     pub fn set_identity(&self, name: &str, seed: &Uuid) -> anyhow::Result<()> {
         self.put("etc/machine-id", &format!("{}\n", seed.simple()))?;

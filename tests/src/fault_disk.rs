@@ -79,14 +79,21 @@ impl FaultDisk {
         file.write_all_at(&count.to_ne_bytes(), 4 * fault as u64)
     }
 
-    /// `command` with the shim before it; ends itself by SIGKILL after `kill_at` changes (0: never).
+    /// The environment that puts the shim before a program; it ends itself by SIGKILL after `kill_at` changes (0: never).
+    pub fn environment(&self, kill_at: u64) -> Vec<(String, String)> {
+        let text = |path: &Path| path.display().to_string();
+        vec![
+            ("LD_PRELOAD".to_owned(), text(&self.shim)),
+            ("FAULTFS_ROOT".to_owned(), text(&self.root())),
+            ("FAULTFS_LOG".to_owned(), text(&self.folder.path().join("log"))),
+            ("FAULTFS_CONTROL".to_owned(), text(&self.folder.path().join("control"))),
+            ("FAULTFS_KILL_AT".to_owned(), kill_at.to_string()),
+        ]
+    }
+
+    /// `command` with the shim before it.
     pub fn arm<'a>(&self, command: &'a mut Command, kill_at: u64) -> &'a mut Command {
-        command
-            .env("LD_PRELOAD", &self.shim)
-            .env("FAULTFS_ROOT", self.root())
-            .env("FAULTFS_LOG", self.folder.path().join("log"))
-            .env("FAULTFS_CONTROL", self.folder.path().join("control"))
-            .env("FAULTFS_KILL_AT", kill_at.to_string())
+        command.envs(self.environment(kill_at))
     }
 
     /// Runs `command` to its end, whichever it is, and keeps what it said.

@@ -9,6 +9,8 @@
     reason = "a test may fail loudly"
 )]
 
+mod programs;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
