@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use outrider_protocol::{AgentFacts, ConditionType, NodeFacts, ReasonCode as R, Severity, Status, Timestamp};
+use outrider_protocol::{AgentFacts, ConditionType, Fact, NodeFacts, ReasonCode as R, Severity, Status, Timestamp};
 
 use crate::finding::{Finding, Judgement};
 use crate::wording::{Span, names};
@@ -14,6 +14,8 @@ const DELIVERY_ERROR: Duration = Duration::from_secs(300);
 /// The own certificate lives for days and is renewed at two thirds; this close to its end renewal has failed for long.
 const CERTIFICATE_WARN: Duration = Duration::from_secs(3 * 86_400);
 const CERTIFICATE_ERROR: Duration = Duration::from_secs(86_400);
+/// Deliveries must have failed for so long before the end of the own certificate is news of its own.
+const CERTIFICATE_FAILING: Duration = Duration::from_secs(3_600);
 
 /// Problems quoted in a message.
 const QUOTED: usize = 5;
@@ -22,7 +24,7 @@ pub(super) fn judge(out: &mut Judgement, agent: &AgentFacts, at: Timestamp, fact
     out.findings.push(ready(agent, at, facts));
     out.findings.push(config_valid(agent, at));
     out.findings.push(reports_delivered(agent, at, facts.now));
-    out.findings.extend(certificate(agent, at, facts.now));
+    out.findings.extend(certificate(agent, at, facts));
 }
 
 fn ready(agent: &AgentFacts, at: Timestamp, facts: &NodeFacts) -> Finding {
@@ -139,11 +141,17 @@ fn reports_delivered(agent: &AgentFacts, at: Timestamp, now: Timestamp) -> Findi
     new(Status::True, Severity::Ok, R::ReportsFlow, message)
 }
 
-fn certificate(agent: &AgentFacts, at: Timestamp, now: Timestamp) -> Option<Finding> {
+fn certificate(agent: &AgentFacts, at: Timestamp, facts: &NodeFacts) -> Option<Finding> {
     let not_after = agent.certificate_not_after?;
+    // The coordinator gave it, so its clock says whether it is good; ours may be days off (`facts/credentials.md`, 7).
+    let clock = facts.checks.clock.as_ref().and_then(Fact::value);
+    let ahead_ms = clock.and_then(|clock| clock.coordinator.value()).map_or(0, |offset| offset.offset_ms);
+    let now = Timestamp::from_millis(facts.now.as_millis().saturating_sub(ahead_ms));
     let left = not_after.since(now);
     let ended = not_after <= now;
-    let failing = !agent.delivery_error.is_empty();
+    // Certificates may live for a day or an hour; a coordinator that restarts must not sound their end.
+    let failing = !agent.delivery_error.is_empty()
+        && agent.delivery_failing_since.is_some_and(|since| facts.now.since(since) >= CERTIFICATE_FAILING);
     let (status, severity, reason) = if ended {
         (Status::False, Severity::Error, R::CertificateExpired)
     } else if failing && left < CERTIFICATE_ERROR {

@@ -106,8 +106,15 @@ fn the_own_certificate_matters_once_renewal_fails() {
     let f = certificate(|a| a.certificate_not_after = Some(ahead(1200))).unwrap();
     assert_eq!((f.severity, f.reason), (Severity::Ok, ReasonCode::CertificatesInDate));
     let f = certificate(|a| {
+        a.certificate_not_after = Some(ahead(1200));
+        a.delivery_error = "timed out".into();
+        a.delivery_failing_since = Some(ago(60));
+    });
+    assert_eq!(f.unwrap().severity, Severity::Ok, "a coordinator that restarts");
+    let f = certificate(|a| {
         a.certificate_not_after = Some(ahead(2 * DAY));
         a.delivery_error = "timed out".into();
+        a.delivery_failing_since = Some(ago(7_200));
     });
     expect(
         &f.unwrap(),
@@ -118,6 +125,23 @@ fn the_own_certificate_matters_once_renewal_fails() {
     );
     let f = certificate(|a| a.certificate_not_after = Some(ago(DAY)));
     expect(&f.unwrap(), Status::False, Severity::Error, ReasonCode::CertificateExpired, &["ended 24 h ago"]);
+}
+
+#[test]
+fn the_own_certificate_is_judged_by_the_clock_that_gave_it() {
+    let mut clock = world::clock();
+    clock.coordinator = known(ClockOffset {
+        offset_ms: 3 * 86_400_000,
+        uncertainty_ms: 20,
+        peer: "c.example".into(),
+    });
+    let judged = judge(&world::node_facts(CheckFacts {
+        agent: Some(known(agent().with(|a| a.certificate_not_after = Some(ago(2 * DAY))))),
+        clock: Some(known(clock)),
+        ..CheckFacts::default()
+    }));
+    let f = only(&judged, ConditionType::CertificatesValid);
+    expect(&f, Status::True, Severity::Ok, ReasonCode::CertificatesInDate, &["24 h more"]);
 }
 
 #[test]
