@@ -69,6 +69,11 @@ pub struct Identity {
     pub found: String,
 }
 
+/// The ledger as it lies there, neither checked nor set aside: for what is shown before the identity is in use.
+pub fn peek(disk: &dyn Disk) -> Option<Ledger> {
+    serde_json::from_slice(&disk.read(LEDGER).ok()?).ok()
+}
+
 impl Identity {
     /// Reads the identity, or makes a key and writes it. What cannot be used is set aside.
     pub fn open(disk: &dyn Disk, now: Timestamp) -> Result<Self, IdentityError> {

@@ -117,6 +117,10 @@ impl Reporter {
         let mut status = DeliveryStatus { desired, error: unusable, ..DeliveryStatus::default() };
         if status.error.is_empty() && !options.target.urls.is_empty() {
             remember(&mut status, &latches);
+            if let Some(ledger) = disk.as_ref().and_then(|disk| identity::peek(&**disk)) {
+                status.certificate_not_after = Some(ledger.not_after);
+                status.node_uid = ledger.node_uid;
+            }
         }
         let (sender, receiver) = watch::channel(status);
         let outbox = Arc::new(Outbox::default());

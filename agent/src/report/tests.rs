@@ -177,6 +177,11 @@ async fn a_restart_goes_on_with_identity_and_spool() {
     drop(first);
     fake.come_back();
     let second = started(&fake, &disk);
+    let status = second.status().borrow().clone();
+    assert!(
+        status.certificate_not_after.is_some() && status.node_uid == "uid-1",
+        "known before anything is tried"
+    );
     until(&second, |status| status.enrolment == "enrolled" && status.spooled == 0).await;
     assert_eq!((ids(&fake), fake.mind().enrolments.len()), (vec![1], 1));
 }
@@ -433,4 +438,18 @@ async fn an_unbounded_message_is_cut_and_not_stuck() {
     seen(&fake, |mind| mind.history.len() == 1).await;
     let message = fake.mind().history[0].condition.message.clone();
     assert!(message.len() < 9_000 && message.ends_with('…'));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_did_not_reach_the_coordinator_follows_as_soon_as_something_does() {
+    let fake = Fake::new("c.example");
+    fake.mind().renew_in = Some(90);
+    let reporter = started(&fake, &MemoryDisk::default());
+    until(&reporter, |status| status.enrolment == "enrolled").await;
+    fake.go_away();
+    tokio::time::sleep(Duration::from_secs(200)).await;
+    fake.come_back();
+    let back = tokio::time::Instant::now();
+    seen(&fake, |mind| mind.renewals == 1).await;
+    assert!(back.elapsed() < Duration::from_secs(70), "{:?}", back.elapsed());
 }

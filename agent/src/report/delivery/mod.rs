@@ -105,6 +105,8 @@ pub(super) struct Delivery {
     ledger: Option<Ledger>,
     tls: Option<Arc<ClientConfig>>,
     renew_at: Instant,
+    /// The last renewal did not reach the coordinator.
+    renewal_unreached: bool,
     /// End of the certificate, by the coordinator's clock where it is known.
     ends_at: Instant,
     kept: Option<Connection>,
@@ -149,6 +151,7 @@ impl Delivery {
             ledger: None,
             tls: None,
             renew_at: now,
+            renewal_unreached: false,
             ends_at: now,
             kept: None,
             beat_at: now,
@@ -427,15 +430,17 @@ impl Delivery {
         self.parts.status.send_if_modified(|status| {
             let mut new = DeliveryStatus {
                 coordinator: self.line.addresses.current(),
-                node_uid: self.uid(),
                 spooled: if self.delivers() { self.view.len } else { 0 },
                 merged: self.view.merged,
                 spool_problem: problem,
-                certificate_not_after: self.ledger.as_ref().map(|ledger| ledger.not_after),
                 reported: self.tried && idle && !self.has_news(now),
                 ..status.clone()
             };
             // What the process before knew stands until something else is known.
+            if self.enrolment != Enrolment::Unread || !self.delivers() {
+                new.node_uid = self.uid();
+                new.certificate_not_after = self.ledger.as_ref().map(|ledger| ledger.not_after);
+            }
             if self.tried || !self.delivers() {
                 new.enrolment = self.enrolment_word().to_owned();
                 new.error = error.unwrap_or_default().to_owned();

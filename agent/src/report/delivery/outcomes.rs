@@ -12,9 +12,9 @@ use super::{Delivery, Enrolment, REFRESH, RETRY_DISK};
 
 /// Two heartbeats are never closer.
 const BEAT_GAP: Duration = Duration::from_secs(1);
-/// Time between tries to renew while the certificate is good, and once it has ended.
+/// Most and least time between tries to renew.
 const RENEW_RETRY: Duration = Duration::from_secs(300);
-const RENEW_RETRY_ENDED: Duration = Duration::from_secs(60);
+const RENEW_LEAST: Duration = Duration::from_secs(10);
 /// A certificate is not renewed sooner than this after it was given, whatever the clocks say.
 const RENEW_GAP: Duration = Duration::from_secs(60);
 /// More new epochs within a minute are no cure.
@@ -155,9 +155,13 @@ impl Delivery {
             Err(error) if FORGOTTEN.contains(&error.reason()) => self.forgotten(&error),
             Err(error) => {
                 log::warn!("the certificate cannot be renewed: {error}");
-                let ended = self.ends_at <= Instant::now();
-                let pause = if ended { RENEW_RETRY_ENDED } else { RENEW_RETRY };
-                self.renew_at = Instant::now() + pause.mul_f64(0.5 + 0.5 * rand::random::<f64>());
+                let now = Instant::now();
+                let ended = self.ends_at <= now;
+                // The nearer the end, the more often.
+                let pause =
+                    (self.ends_at.saturating_duration_since(now) / 4).min(RENEW_RETRY).max(RENEW_LEAST);
+                self.renew_at = now + pause.mul_f64(0.5 + 0.5 * rand::random::<f64>());
+                self.renewal_unreached = matches!(error, ExchangeError::Network(_));
                 if ended {
                     self.tried = true;
                     self.enrol.failed(&error, self.now());
@@ -222,6 +226,9 @@ impl Delivery {
     /// The coordinator was reached: whatever waited because it could not be need not wait longer.
     fn reached(&mut self) {
         [&mut self.enrol, &mut self.report, &mut self.beat].into_iter().for_each(|lane| lane.reached());
+        if std::mem::take(&mut self.renewal_unreached) {
+            self.renew_at = Instant::now();
+        }
     }
 
     fn take_ack(&mut self, ack: ReportAck, epoch: uuid::Uuid) {
