@@ -4,9 +4,14 @@
 //! functions with what proptest invents, on every run.
 
 use std::str::FromStr;
+use std::sync::Arc;
 
 use outrider_agent::config::{self, ConfigSource};
 use outrider_agent::net::Url;
+use outrider_agent::report::disk::{Disk, MemoryDisk, replace};
+use outrider_agent::report::{Spool, SpoolLimits};
+use outrider_agent::sense::etcd::MetricsReader;
+use outrider_cloud_init::{header, lint, merge};
 use outrider_coordinator::enrol::TokenText;
 use outrider_coordinator::pki::VerifiedRequest;
 use outrider_protocol::{Heartbeat, NodeFacts, NodeReport, NodeState, Timestamp};
@@ -116,5 +121,51 @@ pub fn url(bytes: &[u8]) {
             "a URL is read as it is written"
         );
         assert!(!url.host.is_empty());
+    }
+}
+
+/// etcd's `/metrics`: the same however the text is cut into pieces, and what comes of it can be written and read.
+pub fn metrics(bytes: &[u8]) {
+    let mut whole = MetricsReader::default();
+    let _ = whole.push(bytes);
+    let families = whole.finish();
+    if families.quota_bytes.is_none() {
+        let mut pieces = MetricsReader::default();
+        for piece in bytes.chunks(7) {
+            let _ = pieces.push(piece);
+        }
+        assert_eq!(pieces.finish(), families, "in pieces of seven bytes");
+    }
+    if let Ok(scrape) = families.into_scrape(Timestamp::from_seconds(0)) {
+        let text = serde_json::to_string(&scrape).unwrap_or_default();
+        assert_eq!(serde_json::from_str(&text).ok(), Some(scrape), "{text}");
+    }
+}
+
+/// The agent's spool as it may lie on a disk: opened whatever it holds, and of use at once.
+pub fn spool(bytes: &[u8]) {
+    let disk = MemoryDisk::default();
+    if replace(&disk, "spool.log", bytes).is_err() {
+        return;
+    }
+    let disk: Arc<dyn Disk> = Arc::new(disk);
+    let mut spool = Spool::open(disk.clone(), SpoolLimits::default(), Timestamp::from_seconds(0));
+    let before = spool.len();
+    assert!(spool.append(vec![crate::witness::transition(1)], Vec::new()).is_ok());
+    let (epoch, sequence) = (spool.epoch(), spool.last_sequence());
+    drop(spool);
+    let again = Spool::open(disk, SpoolLimits::default(), Timestamp::from_seconds(0));
+    assert_eq!((again.epoch(), again.last_sequence()), (epoch, sequence), "what was appended is read again");
+    assert!(again.len() > before.min(SpoolLimits::default().count - 1));
+}
+
+/// Userdata as people and templates write it: recognised, linted, and merged so that merging again changes nothing.
+pub fn userdata(bytes: &[u8]) {
+    let _ = header::recognise(bytes);
+    let _ = lint::lint(bytes);
+    let text = String::from_utf8_lossy(bytes);
+    let ours = merge::Additions::default();
+    if let Ok(merged) = merge::merge(&[&text], &ours) {
+        assert_eq!(merge::merge(&[&merged], &ours).ok(), Some(merged), "merging again changes nothing");
     }
 }

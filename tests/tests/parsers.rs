@@ -87,6 +87,27 @@ fn mutated(document: &'static str) -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
+fn metrics_line() -> impl Strategy<Value = String> {
+    let name = prop_oneof![
+        Just("etcd_disk_wal_fsync_duration_seconds_bucket"),
+        Just("etcd_disk_wal_fsync_duration_seconds_count"),
+        Just("etcd_disk_wal_fsync_duration_seconds_sum"),
+        Just("etcd_disk_backend_commit_duration_seconds_bucket"),
+        Just("etcd_server_leader_changes_seen_total"),
+        Just("etcd_server_proposals_failed_total"),
+        Just("etcd_server_proposals_pending"),
+        Just("etcd_server_quota_backend_bytes"),
+    ];
+    let labels = prop_oneof![
+        Just(String::new()),
+        "\\{le=\"(0.00[0-9]|\\+Inf|-Inf|NaN|1e400|x)\"\\}",
+        "\\{[a-z=\",]{0,10}\\}?"
+    ];
+    let value =
+        prop_oneof!["[0-9]{1,5}", "-?[0-9.e+-]{1,8}", Just("NaN".to_owned()), Just("+Inf".to_owned())];
+    (name, labels, value).prop_map(|(name, labels, value)| format!("{name}{labels} {value}"))
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
@@ -114,6 +135,36 @@ proptest! {
         parsers::report(&bytes);
         parsers::certificate_request(&bytes);
         parsers::url(&bytes);
+        parsers::metrics(&bytes);
+        parsers::spool(&bytes);
+        parsers::userdata(&bytes);
+    }
+
+    #[test]
+    fn any_metrics(lines in prop::collection::vec(metrics_line(), 0..20), end in "\\PC{0,20}") {
+        parsers::metrics(format!("{}\n{end}", lines.join("\n")).as_bytes());
+    }
+
+    #[test]
+    fn any_userdata(
+        lines in prop::collection::vec(
+            prop_oneof![
+                Just("#cloud-config".to_owned()),
+                Just("packages:".to_owned()),
+                Just("runcmd:".to_owned()),
+                Just("write_files:".to_owned()),
+                Just("  - [sh, -c, 'true']".to_owned()),
+                Just("  - path: /etc/x".to_owned()),
+                Just("    permissions: 0644".to_owned()),
+                " {0,4}- ?[a-z0-9:'\"{\\[&*!|>-]{0,12}",
+                " {0,4}[a-z_]{1,8}: ?[a-z0-9:'\"{\\[&*!|>-]{0,12}",
+                "\\PC{0,24}",
+            ],
+            0..10,
+        ),
+    ) {
+        parsers::userdata(lines.join("\n").as_bytes());
+        parsers::userdata(format!("#cloud-config\n{}\n", lines.join("\n")).as_bytes());
     }
 
     #[test]

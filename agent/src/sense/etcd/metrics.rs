@@ -149,8 +149,9 @@ fn sample(line: &str) -> Option<(&str, &str, f64)> {
         Some(rest) => rest.split_once('}')?,
         None => ("", rest),
     };
-    let value = rest.split_ascii_whitespace().next()?.parse().ok()?;
-    Some((name, labels, value))
+    let value: f64 = rest.split_ascii_whitespace().next()?.parse().ok()?;
+    // JSON has neither NaN nor infinity, and no count or gauge of ours may be one.
+    value.is_finite().then_some((name, labels, value))
 }
 
 fn take_histogram(histogram: &mut Option<Histogram>, part: &str, labels: &str, value: f64) {
@@ -162,7 +163,7 @@ fn take_histogram(histogram: &mut Option<Histogram>, part: &str, labels: &str, v
             let bound =
                 labels.split(',').find_map(|label| label.trim().strip_prefix("le=\"")?.strip_suffix('"'));
             let bound: Option<f64> = bound.and_then(|text| text.parse().ok());
-            if let (Some(bound), Some(count)) = (bound.filter(|b| !b.is_nan()), count()) {
+            if let (Some(bound), Some(count)) = (bound.filter(|b| *b > f64::NEG_INFINITY), count()) {
                 // JSON has no infinity: the largest number stands for it.
                 histogram.buckets.push((bound.min(f64::MAX), count));
                 histogram.buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
