@@ -147,7 +147,7 @@ impl Socket {
 async fn client(mut stream: UnixStream, group: Option<u32>, questions: mpsc::Sender<Question>) {
     let answer = match admitted(&stream, group) {
         Ok(()) => answer(&mut stream, &questions).await,
-        Err(error) => Err(error),
+        Err(error) => Err(*error),
     };
     // Bytes left unread would turn the close into a reset, and the answer would be lost with it.
     let mut rest = [0; 1024];
@@ -185,10 +185,10 @@ async fn answer(stream: &mut UnixStream, questions: &mpsc::Sender<Question>) -> 
     receiver.await.map_err(|_| busy())
 }
 
-fn admitted(stream: &UnixStream, group: Option<u32>) -> Result<(), ApiError> {
+fn admitted(stream: &UnixStream, group: Option<u32>) -> Result<(), Box<ApiError>> {
     let refused = |message: String| {
         let advice = "Ask as root or as a member of the group `outrider`.";
-        ApiError::new(403, "NotAdmitted", message, advice)
+        Box::new(ApiError::new(403, "NotAdmitted", message, advice))
     };
     let peer =
         stream.peer_cred().map_err(|e| refused(format!("the caller's credentials cannot be read: {e}")))?;

@@ -21,6 +21,7 @@ pub use sensors::{Machine, PassContext, PassFuture, Sensors};
 /// What one pass of one check read.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "a variant a check")]
+#[expect(clippy::large_enum_variant, reason = "one a check lives, between its pass and the next turn")]
 pub enum Reading {
     Host(Fact<HostFacts>),
     Clock(Fact<ClockFacts>),

@@ -300,6 +300,12 @@ fn arrays_are_replaced_and_balancers_merge_by_name() {
 }
 
 #[test]
+fn a_problem_is_no_longer_than_a_line_that_is_read() {
+    let found = problems(&format!("[node]\nname = \"{}\"\n", "x y".repeat(100_000)));
+    assert!(found[0].len() < 600 && found[0].contains("node.name: is \"x yx y"), "{}", found[0].len());
+}
+
+#[test]
 fn durations_are_read_and_written_back() {
     for (text, ms) in
         [("250ms", 250), ("30s", 30_000), ("5m", 300_000), ("1h30m", 5_400_000), ("2d", 172_800_000)]

@@ -26,12 +26,15 @@ pub(super) struct Place {
 
 impl Place {
     pub(super) fn problem(&self, path: &str, message: impl Into<String>) -> Problem {
-        Problem {
-            file: self.file.to_path_buf(),
-            line: self.line,
-            path: path.to_owned(),
-            message: message.into(),
+        let (mut path, mut message) = (path.to_owned(), message.into());
+        // What is repeated of the file may be as long as the file.
+        for text in [&mut path, &mut message] {
+            if let Some((end, _)) = text.char_indices().nth(QUOTED) {
+                text.truncate(end);
+                text.push('…');
+            }
         }
+        Problem { file: self.file.to_path_buf(), line: self.line, path, message }
     }
 }
 

@@ -76,7 +76,7 @@ pub enum RunError {
 enum Event {
     Readings(Vec<Reading>),
     Question(local::Question),
-    Delivery(DeliveryStatus),
+    Delivery(Box<DeliveryStatus>),
     DeliveryEnded,
     Reload,
     Due,
@@ -101,7 +101,7 @@ pub async fn run(options: RunOptions, shutdown: impl Future<Output = ()>) -> Res
             Some(question) = questions.recv() => Event::Question(question),
             changed = delivery.changed(), if delivers => {
                 delivers = changed.is_ok();
-                if delivers { Event::Delivery(delivery.borrow_and_update().clone()) } else { Event::DeliveryEnded }
+                if delivers { Event::Delivery(Box::new(delivery.borrow_and_update().clone())) } else { Event::DeliveryEnded }
             }
             readings = daemon.mailbox.take() => Event::Readings(readings),
             () = sleep_until(daemon.next_due()) => Event::Due,

@@ -126,7 +126,7 @@ impl Daemon {
             // A question changes nothing and must not make the loop turn faster than it would.
             Event::Question(question) => return self.answer(question),
             Event::Readings(readings) => readings.into_iter().for_each(|reading| self.take(reading)),
-            Event::Delivery(status) => self.state.take_delivery(status),
+            Event::Delivery(status) => self.state.take_delivery(*status),
             Event::DeliveryEnded => self.state.delivery_ended(self.sense.now()),
             Event::Reload => self.reload(),
             Event::Due => self.look_at_the_clocks(),

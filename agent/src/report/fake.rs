@@ -295,12 +295,12 @@ async fn answer(
 }
 
 impl Mind {
-    fn store(&mut self, report: NodeReport) -> Result<ReportAck, ApiError> {
+    fn store(&mut self, report: NodeReport) -> Result<ReportAck, Box<ApiError>> {
         for entry in &report.transitions {
             let hash = entry.content_hash();
             match self.stored.get(&(report.epoch, entry.sequence)) {
                 Some(known) if *known != hash => {
-                    return Err(ApiError::new(409, "EpochMismatch", "another content is stored", ""));
+                    return Err(Box::new(ApiError::new(409, "EpochMismatch", "another content is stored", "")));
                 }
                 Some(_) => {}
                 None => {
