@@ -7,6 +7,17 @@ use outrider_protocol::Check;
 
 use crate::output::{Format, FormatParser};
 
+/// The variables the program reads.
+const ENVIRONMENT: &str = "\
+Environment:
+  OUTRIDER_URL     Coordinator to talk to, https://host[:port], instead of the context in use
+  OUTRIDER_TOKEN   Operator token for it
+  NO_COLOR         Any value but the empty one: no colour, not even on a terminal
+  XDG_CONFIG_HOME  contexts.toml lies in outrider below it [default: ~/.config]
+  XDG_STATE_HOME   The state of `outrider up` lies in outrider below it [default: ~/.local/state]
+  HTTPS_PROXY, NO_PROXY
+                   The proxy on the way to the coordinator, and for whom there is none";
+
 /// Look at nodes of SUSE Virtualization, Rancher and hosted clusters: what is wrong, in numbers, and what to do
 ///
 /// Exit codes: `check` is a monitoring plugin and ends with 0 when all is well, 1 for a warning, 2 for an error and 3
@@ -15,6 +26,7 @@ use crate::output::{Format, FormatParser};
 #[derive(Debug, Parser)]
 #[command(name = "outrider", version, propagate_version = true, disable_help_subcommand = true)]
 #[command(subcommand_required = true, arg_required_else_help = true, max_term_width = 100)]
+#[command(after_long_help = ENVIRONMENT)]
 pub struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,

@@ -208,6 +208,23 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_read_alike_however_they_are_cut(
+            bytes in proptest::collection::vec(proptest::sample::select(b"id: 1\n\r:evntdaclusr{}\"\xff".to_vec()), 0..400),
+            cut in 0_usize..400,
+        ) {
+            let mut whole = Parser::default();
+            let found = whole.feed(&bytes);
+            let mut parts = Parser::default();
+            let (head, tail) = bytes.split_at(cut.min(bytes.len()));
+            let mut again = parts.feed(head);
+            again.extend(parts.feed(tail));
+            proptest::prop_assert_eq!(found, again);
+            proptest::prop_assert_eq!(whole.position, parts.position);
+        }
+    }
+
     #[test]
     fn garbage_is_no_event_and_no_panic() {
         let mut parser = Parser::default();

@@ -246,6 +246,15 @@ mod tests {
         assert_eq!(picked("{.items[0].conditions[0]}"), r#"{"status":"True","type":"Ready"}"#);
     }
 
+    proptest::proptest! {
+        #[test]
+        fn any_template_is_read_or_refused(text in r#"[{}\[\]."'a-z@$*?()=\\ 0-9:,-]{0,24}|\PC{0,24}"#) {
+            if let Ok(template) = Template::parse(&text) {
+                template.render(&json!({ "a": [{ "b": 1 }], "items": [1, "x"] }));
+            }
+        }
+    }
+
     #[test]
     fn what_is_wrong_is_said() {
         for (template, word) in [

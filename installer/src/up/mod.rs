@@ -66,8 +66,11 @@ pub(crate) async fn run(args: UpArgs, verbose: u8, screen: &mut Screen) -> anyho
         live::last(&parts, &args, screen).await
     };
     let outcome = outcome.await;
-    // What is printed is printed; the rest is to leave nothing half done.
-    let _ = tokio::time::timeout(LAST_CALL, screen.busy("Ending", parts.end())).await;
+    // What is printed is printed; the rest is to leave nothing half done. Who asks twice wants it now.
+    tokio::select! {
+        _ = tokio::time::timeout(LAST_CALL, screen.busy("Ending", parts.end())) => {}
+        () = outrider_agent::daemon::termination() => {}
+    }
     outcome.map(|()| Exit::Ok)
 }
 
