@@ -29,9 +29,9 @@ pub(super) struct State {
     pub(super) started_at: Timestamp,
     /// Problems of the state folder that are not the spool's; empty when there are none.
     pub(super) storage_problem: String,
-    checks: CheckFacts,
     latches: Vec<Latch>,
-    /// The facts of the last turn, with the latches before it: judged again, they give the verdict byte for byte.
+    /// The facts, as of the last turn with the latches before it: judged again, they give the verdict byte for byte.
+    /// Readings go in just before they are judged, in the same turn.
     pub(super) facts: NodeFacts,
     pub(super) verdict: NodeConditions,
 }
@@ -65,7 +65,6 @@ impl State {
             generation: 0,
             started_at: now,
             storage_problem: String::new(),
-            checks: CheckFacts::default(),
             latches,
             facts,
             verdict,
@@ -113,30 +112,28 @@ impl State {
 
     /// Whether this machine can say who it is. A host that cannot be read, or is not to be, is not waited for for ever.
     pub(super) fn knows_itself(&self, running: Duration) -> bool {
-        self.checks.host.is_some() || running >= Duration::from_secs(15)
+        self.facts.checks.host.is_some() || running >= Duration::from_secs(15)
     }
 
     /// Puts a reading in place of the earlier one.
     pub(super) fn take_reading(&mut self, reading: Reading) {
-        reading.store(&mut self.checks);
+        reading.store(&mut self.facts.checks);
     }
 
-    /// Judges what is known at `now`; gives what changed.
+    /// Judges what is known at `now`; gives what changed. The facts stay where they are: with every check active they
+    /// are large, and a turn comes every second.
     pub(super) fn judge(&mut self, now: Timestamp) -> Vec<Transition> {
-        self.checks.agent = Some(Fact::known(self.agent_facts(), "outrider-agent", now));
-        self.facts = NodeFacts {
-            meta: TypeMeta::new("NodeFacts"),
-            node: self.node.clone(),
-            agent_version: VERSION.to_owned(),
-            now,
-            thresholds: self.settings.thresholds.clone(),
-            latches: std::mem::take(&mut self.latches),
-            checks: self.checks.clone(),
-        };
-        let judgement = diagnosis::judge(&self.facts);
-        let latched = diagnosis::latch(&self.facts.latches, &judgement, now);
+        let agent = self.agent_facts();
+        let facts = &mut self.facts;
+        facts.checks.agent = Some(Fact::known(agent, "outrider-agent", now));
+        facts.node.clone_from(&self.node);
+        facts.now = now;
+        facts.thresholds.clone_from(&self.settings.thresholds);
+        facts.latches = std::mem::take(&mut self.latches);
+        let judgement = diagnosis::judge(facts);
+        let latched = diagnosis::latch(&facts.latches, &judgement, now);
         self.latches = latched.latches;
-        self.verdict.node = self.node.clone();
+        self.verdict.node.clone_from(&self.node);
         self.verdict.conditions = latched.conditions;
         self.verdict.not_applicable = judgement.not_applicable;
         latched.transitions
@@ -190,7 +187,7 @@ impl State {
             };
             Some((check, fact.at(), cause))
         }
-        let c = &self.checks;
+        let c = &self.facts.checks;
         let all = [
             of(Check::Host, c.host.as_ref()),
             of(Check::Clock, c.clock.as_ref()),
@@ -202,18 +199,20 @@ impl State {
         all.into_iter().flatten().collect()
     }
 
-    /// What the coordinator is to know.
-    pub(super) fn node_state(&self) -> NodeState {
-        let identity = identity_of(&self.checks);
-        NodeState {
-            digest: NodeState::compute_digest(&identity, &self.verdict.conditions),
+    /// What the coordinator is to know; `None` while it knows that already by its digest.
+    pub(super) fn node_state(&self, known_digest: Option<&str>) -> Option<NodeState> {
+        let checks = &self.facts.checks;
+        let identity = identity_of(checks);
+        let digest = NodeState::compute_digest(&identity, &self.verdict.conditions);
+        (known_digest != Some(digest.as_str())).then(|| NodeState {
+            digest,
             identity,
             conditions: self.verdict.conditions.clone(),
-            etcd: self.checks.etcd.clone(),
-            load_balancer: self.checks.load_balancer.clone(),
+            etcd: checks.etcd.clone(),
+            load_balancer: checks.load_balancer.clone(),
             zone: String::new(),
             region: String::new(),
-        }
+        })
     }
 
     /// One line for `systemctl status`: the worst first.

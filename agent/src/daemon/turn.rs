@@ -224,8 +224,9 @@ impl Daemon {
     /// Hands transitions to the spool, with the latches that followed from them, and the state when it is news. Without a
     /// coordinator the spool keeps the latches alone.
     fn report(&mut self, transitions: Vec<Transition>, refresh: bool) {
-        let state = self.state.knows_itself(self.started.elapsed()).then(|| self.state.node_state());
-        let state = state.filter(|state| refresh || state.digest != self.told_digest);
+        let known = if refresh { None } else { Some(self.told_digest.as_str()) };
+        let knows = self.state.knows_itself(self.started.elapsed());
+        let state = if knows { self.state.node_state(known) } else { None };
         if let Some(state) = &state {
             self.told_digest.clone_from(&state.digest);
         }
