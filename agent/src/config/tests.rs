@@ -152,6 +152,23 @@ fn the_shipped_configuration_is_valid_and_says_the_defaults() {
 }
 
 #[test]
+fn the_documented_configuration_is_valid_and_its_cadences_are_the_defaults() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/configuration.md");
+    let page = fs::read_to_string(page).unwrap();
+    let block = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let loaded = load_text(block);
+    assert_eq!((loaded.problems, loaded.notes), (vec![], vec![]));
+    let defaults = Settings::default();
+    assert_eq!(loaded.settings.checks, defaults.checks);
+    assert_eq!(loaded.settings.thresholds, defaults.thresholds);
+    assert_eq!(loaded.settings.report.heartbeat, defaults.report.heartbeat);
+    assert_eq!(
+        (loaded.settings.etcd_poll, loaded.settings.cloud_init_settled_interval),
+        (defaults.etcd_poll, defaults.cloud_init_settled_interval)
+    );
+}
+
+#[test]
 fn every_problem_is_told_at_once_with_its_line_and_what_instead() {
     let text = r#"
 nodes = 1

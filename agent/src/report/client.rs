@@ -25,7 +25,7 @@ pub enum ExchangeError {
     #[error("{0}")]
     Network(Failure),
     /// The coordinator answered with an error.
-    #[error("{}: {}{}", .error.reason, .error.message, advice(.error))]
+    #[error("{}: {}{}", .error.reason, .error.message.trim_end_matches('.'), advice(.error))]
     Refused {
         /// What it answered.
         error: Box<ApiError>,
@@ -38,7 +38,7 @@ pub enum ExchangeError {
 }
 
 fn advice(error: &ApiError) -> String {
-    if error.advice.is_empty() { String::new() } else { format!(" {}", error.advice) }
+    if error.advice.is_empty() { String::new() } else { format!(". {}", error.advice) }
 }
 
 impl ExchangeError {

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -111,7 +111,12 @@ impl DiskFile for StdFile {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.0.sync_data()
+        self.0.sync_data()?;
+        // What is synced into a file without a name is gone with the process.
+        if self.0.metadata()?.nlink() == 0 {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "its file was deleted while in use"));
+        }
+        Ok(())
     }
 }
 
@@ -198,6 +203,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         behaves(&StdDisk::open(&folder.path().join("state")).unwrap());
         behaves(&MemoryDisk::default());
+    }
+
+    #[test]
+    fn a_file_deleted_under_us_keeps_no_promise() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = StdDisk::open(folder.path()).unwrap();
+        replace(&disk, "a", b"one").unwrap();
+        let mut file = disk.open("a").unwrap();
+        file.sync().unwrap();
+        fs::remove_file(folder.path().join("a")).unwrap();
+        file.append(b" two").unwrap();
+        assert_eq!(file.sync().unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

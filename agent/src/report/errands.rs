@@ -1,6 +1,8 @@
 //! What delivery does beside its own loop: exchanges with the coordinator and work on the disk. Each is a task that
 //! ends in one [`Done`]; none touches delivery's state.
 
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -282,10 +284,19 @@ fn read_token(source: &TokenSource) -> Result<Token, ExchangeError> {
             "this node is not enrolled and no token is given; set coordinator.token_file (`outrider token create`)",
         )),
         TokenSource::File(path) => {
+            warn_if_open_to_all(path);
             let text = std::fs::read_to_string(path)
                 .map_err(|e| unprepared(format!("the token file {} cannot be read: {e}", path.display())))?;
             Token::parse(&text).map_err(|e| unprepared(format!("{}: {e}", path.display())))
         }
+    }
+}
+
+/// A token opens nothing but a request, but that is no reason to show it to every user.
+fn warn_if_open_to_all(path: &Path) {
+    let mode = std::fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
+    if mode & 0o007 != 0 {
+        log::warn!("the token file {} is open to every user; make it 0640, root:outrider", path.display());
     }
 }
 

@@ -63,6 +63,14 @@ pub(super) fn decode(bytes: &[u8]) -> (Vec<Record>, usize) {
     (records, good)
 }
 
+/// Where records go on after damage at `from`; `None` when nothing whole follows, as after a torn append.
+pub(super) fn resume(bytes: &[u8], from: usize) -> Option<usize> {
+    // Every payload is a JSON object: few places are worth a checksum.
+    let begins = |at: &usize| bytes[at + PREFIX..].starts_with(b"{\"");
+    let last = bytes.len().saturating_sub(PREFIX);
+    (from + 1..last).filter(begins).find(|at| payload(bytes, *at).is_some())
+}
+
 /// Where the payload of the frame at `start` lies; `None` when the frame is not whole.
 fn payload(bytes: &[u8], start: usize) -> Option<Range<usize>> {
     let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
@@ -111,6 +119,22 @@ mod tests {
             damaged[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(decode(&damaged).1, one, "bit {bit}");
         }
+    }
+
+    #[test]
+    fn records_behind_a_damaged_one_are_found() {
+        let records = [Record::Sent(1), Record::Sent(2), Record::Sent(3)];
+        let bytes = encoded(&records);
+        let (one, two) = (encoded(&records[..1]).len(), encoded(&records[..2]).len());
+        for at in one..two {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0xff;
+            assert_eq!(decode(&damaged).1, one, "byte {at}");
+            assert_eq!(resume(&damaged, one), Some(two), "byte {at}");
+        }
+        assert_eq!(resume(&bytes[..bytes.len() - 1], two), None);
+        assert_eq!(resume(&bytes, bytes.len()), None);
+        assert_eq!(resume(&[], 0), None);
     }
 
     proptest::proptest! {

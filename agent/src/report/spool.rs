@@ -9,7 +9,8 @@
 //!   status before and the number merged. What may have been sent keeps its content, for the coordinator tells two
 //!   contents under one sequence apart. The bound yields only to a greater number of distinct subjects.
 //! - **A torn tail** (a crash in an append) is cut at the last whole record. **A damaged head** is set aside as
-//!   `spool.corrupt-<ms>` and a new epoch begun.
+//!   `spool.corrupt-<ms>` and a new epoch begun. **A damaged middle** costs what is damaged: the records behind it are
+//!   read, and the file as it was is set aside likewise.
 //! - **A failing disk**: transitions stay in memory, in order, and are written anew as a whole segment at the next try;
 //!   a file whose write or sync failed is not trusted again. Nothing is lost while the process lives.
 
@@ -21,7 +22,7 @@ use outrider_protocol::{ConditionType, Latch, SequencedTransition, Timestamp, Tr
 use uuid::Uuid;
 
 use super::disk::{self, Disk, DiskFile, MemoryDisk};
-use super::frame::{Record, VERSION, decode, encode};
+use super::frame::{Record, VERSION, decode, encode, resume};
 
 const FILE: &str = "spool.log";
 /// A segment of which nothing is needed any more is written anew above this size.
@@ -115,7 +116,7 @@ impl Spool {
     }
 
     fn load(&mut self, bytes: &[u8], now: Timestamp) {
-        let (records, good) = decode(bytes);
+        let (records, mut good) = decode(bytes);
         let mut records = records.into_iter();
         match records.next() {
             Some(Record::Head { version: VERSION, epoch, next, merged, latches }) => {
@@ -130,24 +131,36 @@ impl Spool {
                 return self.set_aside(now);
             }
         }
-        for record in records {
-            match record {
-                Record::Head { .. } => {}
-                Record::Transition(entry) => {
-                    apply(&mut self.latches, &entry.transition);
-                    self.next = self.next.max(entry.sequence.saturating_add(1));
-                    self.push(*entry);
-                }
-                Record::Sent(through) => self.sent = self.sent.max(through),
-                Record::Acknowledged(through) => self.forget(through),
-            }
+        records.for_each(|record| self.replay(record));
+        let mut damaged = 0;
+        while let Some(next) = resume(bytes, good) {
+            damaged += next - good;
+            let (records, length) = decode(&bytes[next..]);
+            records.into_iter().for_each(|record| self.replay(record));
+            good = next + length;
         }
         let cut = bytes.len() - good;
-        if cut > 0 {
+        if damaged > 0 {
+            self.found = format!("{damaged} bytes in the middle of the spool are damaged, the rest was read");
+            self.set_aside(now);
+        } else if cut > 0 {
             // What was being appended when the machine or the process died: it was never promised to survive.
             log::warn!("{cut} bytes of a torn record were cut from the end of the spool");
         } else if let Ok(file) = self.disk.open(FILE) {
             self.segment = Some(Segment { file, bytes: good });
+        }
+    }
+
+    fn replay(&mut self, record: Record) {
+        match record {
+            Record::Head { .. } => {}
+            Record::Transition(entry) => {
+                apply(&mut self.latches, &entry.transition);
+                self.next = self.next.max(entry.sequence.saturating_add(1));
+                self.push(*entry);
+            }
+            Record::Sent(through) => self.sent = self.sent.max(through),
+            Record::Acknowledged(through) => self.forget(through),
         }
     }
 

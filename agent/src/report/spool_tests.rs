@@ -329,6 +329,28 @@ fn a_damaged_head_is_set_aside_and_a_new_epoch_begun() {
 }
 
 #[test]
+fn a_damaged_middle_costs_what_is_damaged_and_says_so() {
+    let disk = Arc::new(MemoryDisk::default());
+    let mut spool = Spool::open(disk.clone(), SpoolLimits::default(), now());
+    let mut ends = Vec::new();
+    for id in 1..=3 {
+        spool.append(vec![transition(id, 1, Status::False, None)], Vec::new()).unwrap();
+        ends.push(disk.read("spool.log").unwrap().len());
+    }
+    let mut bytes = disk.read("spool.log").unwrap();
+    bytes[usize::midpoint(ends[0], ends[1])] ^= 1;
+    disk::replace(&*disk, "spool.log", &bytes).unwrap();
+    let again = Spool::open(disk.clone(), SpoolLimits::default(), now());
+    let ids: Vec<u64> = again.batch(9, usize::MAX).iter().map(id_of).collect();
+    assert_eq!((ids, again.epoch(), again.last_sequence()), (vec![1, 3], spool.epoch(), 3));
+    let lost = format!("{} bytes in the middle", ends[1] - ends[0]);
+    assert!(again.problem().contains(&lost), "{}", again.problem());
+    assert_eq!(disk.read("spool.corrupt-1800000000000").unwrap(), bytes);
+    let third = Spool::open(disk, SpoolLimits::default(), now());
+    assert_eq!((third.problem(), third.len()), (String::new(), 2));
+}
+
+#[test]
 fn a_format_of_a_later_version_is_kept_for_it() {
     let disk = Arc::new(MemoryDisk::default());
     let mut bytes = Vec::new();

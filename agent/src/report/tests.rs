@@ -258,7 +258,7 @@ async fn refusals_are_told_from_troubles() {
     let status = until(&reporter, |status| !status.error.is_empty()).await;
     assert_eq!(
         (status.enrolment.as_str(), status.error.as_str()),
-        ("none", "StoreUnavailable: the store is away Wait.")
+        ("none", "StoreUnavailable: the store is away. Wait.")
     );
     fake.mind().refuse = Some(ApiError::new(401, "TokenExpired", "token tok ended", "Make a new token."));
     until(&reporter, |status| status.enrolment == "refused" && status.error.starts_with("TokenExpired"))
@@ -452,4 +452,22 @@ async fn a_renewal_that_did_not_reach_the_coordinator_follows_as_soon_as_somethi
     let back = tokio::time::Instant::now();
     seen(&fake, |mind| mind.renewals == 1).await;
     assert!(back.elapsed() < Duration::from_secs(70), "{:?}", back.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_token_is_read_from_its_file_whenever_it_is_needed() {
+    let fake = Fake::new("c.example");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    let target = target(&[fake.url()], TokenSource::File(file.clone()));
+    let reporter = reporter(&[&fake], &MemoryDisk::default(), target);
+    reporter.put(Vec::new(), &[], Some(state("d1")));
+    let status = until(&reporter, |status| !status.error.is_empty()).await;
+    assert!(status.error.contains("cannot be read") && status.error.contains("token"), "{}", status.error);
+    std::fs::write(&file, "OR1abc::id:s3cret").unwrap();
+    let status = until(&reporter, |status| status.error.contains("checksum")).await;
+    assert!(!status.error.contains("s3cret"), "{}", status.error);
+    let TokenSource::Given(token) = fake.token() else { panic!("the fake gives its token") };
+    std::fs::write(&file, format!("{}\n", token.expose())).unwrap();
+    until(&reporter, |status| status.enrolment == "enrolled").await;
 }
