@@ -233,6 +233,21 @@ async fn the_status_file_holds_the_last_verdict() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_textfile_is_written_for_a_node_exporter() {
+    let (folder, script) = (tempfile::tempdir().unwrap(), Arc::new(Script::default()));
+    let textfile = folder.path().join("outrider.prom");
+    let config = format!("[report]\ntextfile = {textfile:?}\n");
+    std::fs::write(folder.path().join("agent.toml"), config).unwrap();
+    script.plays(Check::CloudInit, Act::CloudInit(Status::True));
+    let daemon = Running::start(&folder, &script).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let text = std::fs::read_to_string(&textfile).unwrap();
+    assert!(text.contains("outrider_condition_status{type=\"CloudInitSucceeded\""), "{text}");
+    assert!(text.contains("outrider_spooled_transitions 0\n"), "{text}");
+    daemon.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_bad_configuration_leaves_the_last_good_one_in_force() {
     clock()();
     let (folder, script) = (tempfile::tempdir().unwrap(), Arc::new(Script::default()));

@@ -17,7 +17,7 @@ use super::state::State;
 use super::time::{Clocks, Jump, Timekeeper};
 use super::{Embedding, Event, RunError, RunOptions, start};
 use crate::act::{self, Action};
-use crate::checks::{Machine, Mailbox, PassContext, Reading, Sensors, pass};
+use crate::checks::{Machine, Mailbox, PassContext, Reading, Sensors, Slot, pass};
 use crate::config::{self, ConfigSource, Loaded};
 use crate::journal::TransitionLog;
 use crate::local::{Ask, Question};
@@ -55,6 +55,7 @@ pub(super) struct Daemon {
     last_turn: Instant,
     refreshed: Option<Instant>,
     told_digest: String,
+    textfile: Slot,
     ask: mpsc::Sender<Question>,
     /// Where `/metrics` listens, and who serves it.
     metrics: Option<(SocketAddr, AbortOnDrop)>,
@@ -89,6 +90,7 @@ impl Daemon {
             last_turn: Instant::now(),
             refreshed: None,
             told_digest: String::new(),
+            textfile: Slot::default(),
             ask,
             metrics: None,
             _folder: folder,
@@ -216,7 +218,8 @@ impl Daemon {
                 act::replace_file(path, &bytes, 0o640)
             }
             Action::WriteTextfile(path) => {
-                act::replace_file(path, self.metrics_page().as_bytes(), 0o644)
+                self.write_apart(path.clone(), self.metrics_page());
+                Ok(())
             }
         }
     }
@@ -233,6 +236,19 @@ impl Daemon {
         if !transitions.is_empty() || state.is_some() {
             self.reporter.put(transitions, self.state.latches(), state);
         }
+    }
+
+    /// Writes a file of the operator's choice on a thread of its own: the disk below may hang, and this loop must not.
+    fn write_apart(&self, path: PathBuf, text: String) {
+        let Some(guard) = self.textfile.enter() else {
+            return log::warn!("{} is not written: the write before has not ended", path.display());
+        };
+        tokio::task::spawn_blocking(move || {
+            let _guard = guard;
+            if let Err(error) = act::replace_file(&path, text.as_bytes(), 0o644) {
+                log::warn!("{} cannot be written: {error}", path.display());
+            }
+        });
     }
 
     fn metrics_page(&self) -> String {
