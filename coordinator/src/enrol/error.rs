@@ -226,7 +226,7 @@ impl EnrolError {
             E::IdentityInUse { .. } => (
                 409,
                 "IdentityInUse",
-                "If it is this same machine, it is let in once the old node is silent, or after `outrider revoke` of it; if it is another, give this one its own name and machine-id.",
+                "If it is this same machine, it is let in once the old node is silent, or after it is revoked (POST /v1/nodes/NAME/revoke); if it is another, give this one its own name and machine-id.",
             ),
             E::IdentityCloned { .. } => (
                 409,

@@ -13,6 +13,8 @@ use outrider_protocol::{Condition, ConditionType, ReasonCode, Severity, Status, 
 pub(crate) const DEFAULT_INTERVAL: Duration = Duration::from_secs(30);
 /// After so long without a first report, the condition is a warning.
 const NEVER_REPORTED_WARNS: Duration = Duration::from_secs(600);
+/// A clock this far off may keep a node from reporting at all: it finds every certificate out of date.
+const SKEW_WARNS: Duration = Duration::from_secs(300);
 /// After so long in silence, the condition is an error.
 const SILENCE_IS_ERROR: Duration = Duration::from_secs(300);
 
@@ -29,6 +31,8 @@ pub(crate) struct Hearing {
     pub(crate) interval: Duration,
     /// When it enrolled.
     pub(crate) enrolled_at: Timestamp,
+    /// Its clock minus ours when it enrolled, in milliseconds.
+    pub(crate) clock_skew_ms: i64,
 }
 
 /// The finding `Ready=Unknown` of a node that is not heard; `None` while it is.
@@ -36,8 +40,16 @@ pub(crate) fn judge(hearing: &Hearing, silent_after: u32, now: Timestamp) -> Opt
     let limit = hearing.interval.saturating_mul(silent_after);
     let Some(last_seen) = hearing.last_seen else {
         let waited = now.since(hearing.enrolled_at);
-        let severity = if waited >= NEVER_REPORTED_WARNS { Severity::Warn } else { Severity::Info };
-        let message = format!("Enrolled {} ago and has not reported yet.", words(waited.max(hearing.quiet)));
+        let skew = Duration::from_millis(hearing.clock_skew_ms.unsigned_abs());
+        let is_off = skew >= SKEW_WARNS;
+        let severity = if waited >= NEVER_REPORTED_WARNS || is_off { Severity::Warn } else { Severity::Info };
+        let clock = match is_off {
+            true if hearing.clock_skew_ms < 0 => format!("; its clock was {} behind this one's", words(skew)),
+            true => format!("; its clock was {} ahead of this one's", words(skew)),
+            false => String::new(),
+        };
+        let message =
+            format!("Enrolled {} ago and has not reported yet{clock}.", words(waited.max(hearing.quiet)));
         let advice = "Look at the agent on the node: outrider-agent status, journalctl -u outrider-agent. \
                       Its clock, its way to this coordinator, and the certificate it was given are the usual causes.";
         return Some(finding(severity, ReasonCode::NodeNeverReported, message, advice, now));
@@ -116,6 +128,7 @@ mod tests {
             last_seen: Some(Timestamp::from_seconds(NOW - i64::try_from(quiet).unwrap())),
             interval: Duration::from_secs(10),
             enrolled_at: Timestamp::from_seconds(NOW - 10_000),
+            clock_skew_ms: 0,
         }
     }
 
@@ -157,5 +170,9 @@ mod tests {
         assert_eq!(judged(&h).unwrap().0, Severity::Warn);
         h.enrolled_at = Timestamp::from_seconds(NOW - 5);
         assert_eq!(judged(&h).unwrap().0, Severity::Info);
+        h.clock_skew_ms = -90_000_000;
+        let (severity, _, message) = judged(&h).unwrap();
+        assert_eq!(severity, Severity::Warn);
+        assert!(message.contains("1 d 1 h behind"), "{message}");
     }
 }

@@ -15,6 +15,8 @@ use crate::store::Origin;
 
 /// Time between looks at who is silent.
 const TURN: Duration = Duration::from_secs(1);
+/// A turn that comes this late tells of a process that did not run: stopped, or on a machine that was paused.
+const STOOD_STILL: Duration = Duration::from_secs(5);
 /// Reports that arrive within this time are judged together.
 const COALESCE: Duration = Duration::from_millis(100);
 /// Turns between judgements of clusters in which nothing was reported.
@@ -25,9 +27,17 @@ pub(crate) async fn keep(fleet: Arc<Fleet>, registrar: Arc<Registrar>, progress:
     let mut turn = tokio::time::interval(TURN);
     turn.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut turns = 0_u32;
+    let mut last = fleet.clock.elapsed();
     loop {
         tokio::select! {
             _ = turn.tick() => {
+                let elapsed = fleet.clock.elapsed();
+                let late = elapsed.saturating_sub(last);
+                if late >= STOOD_STILL {
+                    log::warn!("this process stood still for {}; silence is counted anew", hearing::words(late));
+                    fleet.stood_still(elapsed);
+                }
+                last = elapsed;
                 fleet.judge_silence();
                 turns = turns.wrapping_add(1);
                 if turns.is_multiple_of(TURNS_PER_REVIEW) {
@@ -51,7 +61,8 @@ impl Fleet {
         let doubtful: Vec<Arc<Node>> = {
             let index = self.read();
             let speaking = index.by_uid.values().filter(|n| n.may_speak());
-            speaking.filter(|n| !n.is_surely_heard(elapsed, self.silent_after)).cloned().collect()
+            let deaf_until = self.deaf_until();
+            speaking.filter(|n| !n.is_surely_heard(elapsed, deaf_until, self.silent_after)).cloned().collect()
         };
         for node in doubtful {
             self.judge_silence_of(&node, elapsed, now);
@@ -59,15 +70,15 @@ impl Fleet {
     }
 
     pub(super) fn judge_silence_of(&self, node: &Arc<Node>, elapsed: Duration, now: Timestamp) {
-        let Some(finding) = hearing::judge(&node.hearing(elapsed, now), self.silent_after, now) else {
-            return;
-        };
+        let deaf_until = self.deaf_until();
+        let heard = node.hearing(elapsed, now, deaf_until);
+        let Some(finding) = hearing::judge(&heard, self.silent_after, now) else { return };
         let judgement = Judgement { findings: vec![finding], ..Judgement::default() };
         let transitions = {
             let mut inner = node.inner();
             // Marked before the last look: a word that comes in between either is seen here or sees the mark.
             node.set_silent(true);
-            if node.is_surely_heard(self.clock.elapsed(), self.silent_after) {
+            if node.is_surely_heard(self.clock.elapsed(), deaf_until, self.silent_after) {
                 node.set_silent(inner.silence.is_some());
                 return;
             }

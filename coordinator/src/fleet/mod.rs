@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
 use outrider_protocol::{ClusterView, NodeView, Transition};
 
@@ -57,6 +58,8 @@ pub(crate) struct Fleet {
     pub(crate) announcements: Announcements,
     /// Position of the newest event of the history.
     position: AtomicU64,
+    /// Milliseconds from the start to when this process last went on after it had stood still.
+    deaf_until: AtomicU64,
     index: RwLock<Index>,
     /// One node at a time changes its cluster.
     settling: Mutex<()>,
@@ -75,6 +78,7 @@ impl Fleet {
             unsaved_clusters: Coalesced::default(),
             announcements: Announcements::default(),
             position: AtomicU64::new(0),
+            deaf_until: AtomicU64::new(0),
             index: RwLock::default(),
             settling: Mutex::default(),
         })
@@ -96,6 +100,17 @@ impl Fleet {
     /// The history reached `position`.
     pub(crate) fn advance(&self, position: u64) {
         self.position.fetch_max(position, Ordering::AcqRel);
+    }
+
+    /// This process stood still and goes on at `elapsed` after its start. As after a restart, the silence of those that
+    /// were heard is counted from here: whoever is deaf cannot call others silent.
+    pub(crate) fn stood_still(&self, elapsed: Duration) {
+        self.deaf_until.fetch_max(node::millis(elapsed), Ordering::AcqRel);
+    }
+
+    /// Time from the start before which silence says nothing.
+    pub(crate) fn deaf_until(&self) -> Duration {
+        Duration::from_millis(self.deaf_until.load(Ordering::Acquire))
     }
 
     /// The node of this uid.

@@ -185,31 +185,33 @@ impl Node {
         self.changed_at.fetch_max(position, Ordering::Relaxed);
     }
 
-    /// What is known of its voice at `elapsed` since the start, which is `now` by the wall clock.
-    pub(crate) fn hearing(&self, elapsed: Duration, now: Timestamp) -> Hearing {
+    /// What is known of its voice at `elapsed` since the start, which is `now` by the wall clock. Before `deaf_until`
+    /// this process could not have heard it ([`Fleet::stood_still`](super::Fleet::stood_still)).
+    pub(crate) fn hearing(&self, elapsed: Duration, now: Timestamp, deaf_until: Duration) -> Hearing {
         let heard_at = self.heard_at();
-        let since = heard_at.unwrap_or(Duration::from_millis(self.listening_since));
+        let since = heard_at.map_or(Duration::from_millis(self.listening_since), |at| at.max(deaf_until));
         let quiet = elapsed.saturating_sub(since);
         let inner = self.inner();
         let before = inner.report.as_ref().map(|r| r.last_seen);
         Hearing {
             quiet,
             heard_in_this_run: heard_at.is_some(),
-            last_seen: if heard_at.is_some() { Some(now.before(quiet)) } else { before },
+            last_seen: heard_at.map_or(before, |at| Some(now.before(elapsed.saturating_sub(at)))),
             interval: self.interval(),
             enrolled_at: inner.record.enrolled_at,
+            clock_skew_ms: inner.record.clock_skew_ms,
         }
     }
 
     /// True while nothing suggests that the node is not heard: the cheap question of every second.
-    pub(crate) fn is_surely_heard(&self, elapsed: Duration, silent_after: u32) -> bool {
-        self.heard_at()
-            .is_some_and(|at| elapsed.saturating_sub(at) <= self.interval().saturating_mul(silent_after))
+    pub(crate) fn is_surely_heard(&self, elapsed: Duration, deaf_until: Duration, silent_after: u32) -> bool {
+        let limit = self.interval().saturating_mul(silent_after);
+        self.heard_at().is_some_and(|at| elapsed.saturating_sub(at.max(deaf_until)) <= limit)
     }
 
     /// The node as it is shown.
     pub(crate) fn view(&self, elapsed: Duration, now: Timestamp) -> NodeView {
-        let last_seen = self.hearing(elapsed, now).last_seen;
+        let last_seen = self.hearing(elapsed, now, Duration::ZERO).last_seen;
         let inner = self.inner();
         let record = &inner.record;
         let report = inner.report.as_deref();
@@ -236,7 +238,7 @@ impl Node {
     }
 }
 
-fn millis(d: Duration) -> u64 {
+pub(super) fn millis(d: Duration) -> u64 {
     u64::try_from(d.as_millis()).unwrap_or(u64::MAX - 1)
 }
 
@@ -297,4 +299,28 @@ impl Inner {
 /// The node's own `Ready`.
 pub(crate) fn own_ready(state: &NodeState) -> Option<&Condition> {
     state.conditions.iter().find(|c| c.condition_type == ConditionType::Ready && c.subject.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_is_not_counted_while_this_process_stood_still() {
+        let record = serde_json::json!({
+            "uid": "u", "name": "n", "profile": "generic", "identity": {}, "enrolment": "approved",
+            "enrolledAt": "2026-01-01T00:00:00Z", "tokenId": "t", "keyHash": "k",
+            "desired": {"apiVersion": "v", "kind": "NodeConfig", "generation": 0, "spec": {}},
+        });
+        let s = Duration::from_secs;
+        let node = Node::new(Arc::new(serde_json::from_value(record).unwrap()), SavedNode::default(), s(0));
+        node.announce_interval(10);
+        node.hear(s(100));
+        let now = Timestamp::from_seconds(1_796_000_000);
+        assert!(node.is_surely_heard(s(130), s(0), 3) && !node.is_surely_heard(s(140), s(0), 3));
+        // It was stopped from 101 to 1000.
+        assert!(node.is_surely_heard(s(1030), s(1000), 3) && !node.is_surely_heard(s(1031), s(1000), 3));
+        let hearing = node.hearing(s(1030), now, s(1000));
+        assert_eq!((hearing.quiet, hearing.last_seen), (s(30), Some(now.before(s(930)))));
+    }
 }

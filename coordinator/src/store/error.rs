@@ -65,7 +65,7 @@ pub enum HistoryError {
     },
     /// The sequences of one call do not grow. Nothing was stored.
     #[error(
-        "sequence {sequence} follows {previous}; each must be greater than the one before, and at least 1"
+        "sequence {sequence} follows {previous}; each must be greater than the one before, at least 1 and at most 2^63 - 1"
     )]
     OutOfOrder {
         /// The sequence before; 0 when it is the first.
