@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use outrider_tests::coordinator::{Launch, usage};
+use outrider_tests::coordinator::{Launch, Usage, usage};
 
 /// What was asked for.
 #[derive(Clone, Debug)]
@@ -80,7 +80,8 @@ async fn main() -> anyhow::Result<()> {
 struct Row {
     agents: usize,
     enrolled_a_second: f64,
-    kib_an_agent: f64,
+    /// Resident memory an agent: enrolled, connected as well, its state held as well.
+    kib_an_agent: [f64; 3],
     requests_a_second: f64,
     p50: Duration,
     p99: Duration,
@@ -93,10 +94,10 @@ struct Row {
 impl Row {
     fn header() -> String {
         format!(
-            "{:>7} {:>9} {:>10} {:>10} {:>8} {:>8} {:>8} {:>11} {:>12} {:>7}",
+            "{:>7} {:>8} {:>23} {:>10} {:>8} {:>8} {:>8} {:>10} {:>11} {:>7}",
             "agents",
             "enrol/s",
-            "KiB/agent",
+            "KiB: known+line+state",
             "requests/s",
             "p50 ms",
             "p99 ms",
@@ -110,10 +111,10 @@ impl Row {
     fn line(&self) -> String {
         let ms = |d: Duration| d.as_secs_f64() * 1000.0;
         format!(
-            "{:>7} {:>9.0} {:>10.1} {:>10.0} {:>8.2} {:>8.2} {:>8.1} {:>11.4} {:>12.1} {:>7}",
+            "{:>7} {:>8.0} {:>23} {:>10.0} {:>8.2} {:>8.2} {:>8.1} {:>10.4} {:>11.1} {:>7}",
             self.agents,
             self.enrolled_a_second,
-            self.kib_an_agent,
+            self.kib_an_agent.map(|kib| format!("{kib:.1}")).join(" / "),
             self.requests_a_second,
             ms(self.p50),
             ms(self.p99),
@@ -132,7 +133,9 @@ async fn measure(agents: usize, options: &Options) -> anyhow::Result<Row> {
     let pid = coordinator.process.pid();
     let idle = usage(pid)?;
     let (members, enrolment) = load::enrol(&coordinator.operator, agents).await?;
+    let known = usage(pid)?;
     let mut fleet = load::connect(&coordinator.operator.target, members).await?;
+    let linked = usage(pid)?;
     load::settle(&mut fleet.links).await?;
     let connected = usage(pid)?;
 
@@ -142,11 +145,11 @@ async fn measure(agents: usize, options: &Options) -> anyhow::Result<Row> {
 
     let again = load::connect(&coordinator.operator.target, members).await?;
     let requests = steady.latency.count().max(1);
-    let growth = connected.resident_kib.saturating_sub(idle.resident_kib);
+    let kib = |now: Usage| now.resident_kib.saturating_sub(idle.resident_kib) as f64 / agents as f64;
     let row = Row {
         agents,
         enrolled_a_second: agents as f64 / enrolment.as_secs_f64(),
-        kib_an_agent: growth as f64 / agents as f64,
+        kib_an_agent: [kib(known), kib(linked), kib(connected)],
         requests_a_second: steady.latency.count() as f64 / steady.elapsed.as_secs_f64(),
         p50: steady.latency.quantile(0.5),
         p99: steady.latency.quantile(0.99),
