@@ -94,6 +94,13 @@ impl From<&io::Error> for Failure {
                 return failure.clone();
             }
         }
+        // A process that was killed says no goodbye; TLS calls that by a text with an address of its documentation.
+        if error.kind() == io::ErrorKind::UnexpectedEof {
+            return Self::new(
+                UnknownCause::Unreachable,
+                "the peer closed the connection before a whole answer",
+            );
+        }
         // The one mapping of operating-system errors is the protocol's; only "not there" means something else here.
         match Fact::<()>::from_io(error, "", Timestamp::default()) {
             Fact::Unknown { cause, detail, .. } => Self::new(cause, detail),
@@ -167,7 +174,14 @@ pub(super) fn certificate_problem(why: &CertificateError) -> String {
             "the certificate becomes valid only in {} s (is a clock wrong?)",
             not_before.as_secs().saturating_sub(time.as_secs())
         ),
-        CertificateError::Other(other) => other.0.to_string(),
+        CertificateError::Other(other) => match other.0.to_string().as_str() {
+            "CaUsedAsEndEntity" => {
+                "the peer shows a CA's certificate as its own (CaUsedAsEndEntity); give it one that \
+                                    the CA issued for its name"
+                    .to_owned()
+            }
+            text => text.to_owned(),
+        },
         other => rustls::Error::InvalidCertificate(other.clone()).to_string(),
     }
 }
@@ -215,6 +229,7 @@ mod tests {
             (io::ErrorKind::ConnectionReset, UnknownCause::Unreachable),
             (io::ErrorKind::HostUnreachable, UnknownCause::Unreachable),
             (io::ErrorKind::TimedOut, UnknownCause::TimedOut),
+            (io::ErrorKind::UnexpectedEof, UnknownCause::Unreachable),
             (io::ErrorKind::NotFound, UnknownCause::InvalidInput),
         ] {
             assert_eq!(Failure::from(io::Error::from(kind)).cause, cause, "{kind:?}");
