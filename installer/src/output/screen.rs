@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::client::Refused;
 use crate::exit::Exit;
+use crate::output::text::readable;
 
 /// How long work may take before a person is told that it goes on.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -114,7 +115,8 @@ impl Screen {
         // kubectl's users know these words; their scripts look for them.
         let who =
             if error.downcast_ref::<Refused>().is_some() { "Error from coordinator " } else { "error: " };
-        self.note(&format!("{who}{error:#}"));
+        // What it quotes may come from a file or a machine that means harm to the terminal.
+        self.note(&format!("{who}{}", readable(&format!("{error:#}"))));
         match (error.is::<UsageError>(), usage) {
             (true, _) | (_, Exit::CheckUnknown) => usage,
             _ => Exit::Failed,

@@ -35,9 +35,25 @@ pub(crate) fn or_dash(text: &str) -> &str {
     if text.is_empty() { "-" } else { text }
 }
 
-/// `text` on one line and free of control characters: names and messages come from other machines.
+/// `text` on one line and free of what steers a terminal: names and messages come from other machines.
 pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars().map(|c| if steers(c) { ' ' } else { c }).collect()
+}
+
+/// Control characters, and those that turn the direction of the text around them.
+fn steers(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// An error's `text` as [`printable`] makes it, but for line ends, and of a length that a person reads.
+pub(crate) fn readable(text: &str) -> String {
+    const LONGEST: usize = 4_000;
+    let mut out: String =
+        text.chars().take(LONGEST).map(|c| if c != '\n' && steers(c) { ' ' } else { c }).collect();
+    if text.chars().nth(LONGEST).is_some() {
+        out.push('…');
+    }
+    out
 }
 
 /// `text` cut to `width` columns, with an ellipsis where something was cut.
@@ -82,6 +98,13 @@ pub(crate) fn count(n: usize, noun: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_that_is_quoted_steers_the_terminal() {
+        assert_eq!(printable("a\u{1b}[31m\nb\u{202e}c"), "a [31m b c");
+        assert_eq!(readable("a\u{1b}]0;x\u{7}\nb"), "a ]0;x \nb");
+        assert_eq!(readable(&"x".repeat(100_000)).chars().count(), 4_001);
+    }
 
     #[test]
     fn ages_read_as_kubectl_writes_them() {
