@@ -13,8 +13,10 @@ use outrider_protocol::{Condition, ConditionType, ReasonCode, Severity, Status, 
 pub(crate) const DEFAULT_INTERVAL: Duration = Duration::from_secs(30);
 /// After so long without a first report, the condition is a warning.
 const NEVER_REPORTED_WARNS: Duration = Duration::from_secs(600);
-/// A clock this far off may keep a node from reporting at all: it finds every certificate out of date.
-const SKEW_WARNS: Duration = Duration::from_secs(300);
+/// A clock this far off may keep a node from reporting at all: certificates begin an hour before they are issued.
+const SKEW_WARNS: Duration = Duration::from_secs(3600);
+/// After so long without a first report, such a clock is the reason.
+const SKEW_WARNS_AFTER: Duration = Duration::from_secs(30);
 /// After so long in silence, the condition is an error.
 const SILENCE_IS_ERROR: Duration = Duration::from_secs(300);
 
@@ -41,7 +43,7 @@ pub(crate) fn judge(hearing: &Hearing, silent_after: u32, now: Timestamp) -> Opt
     let Some(last_seen) = hearing.last_seen else {
         let waited = now.since(hearing.enrolled_at);
         let skew = Duration::from_millis(hearing.clock_skew_ms.unsigned_abs());
-        let is_off = skew >= SKEW_WARNS;
+        let is_off = skew >= SKEW_WARNS && waited >= SKEW_WARNS_AFTER;
         let severity = if waited >= NEVER_REPORTED_WARNS || is_off { Severity::Warn } else { Severity::Info };
         let clock = match is_off {
             true if hearing.clock_skew_ms < 0 => format!("; its clock was {} behind this one's", words(skew)),
@@ -171,6 +173,8 @@ mod tests {
         h.enrolled_at = Timestamp::from_seconds(NOW - 5);
         assert_eq!(judged(&h).unwrap().0, Severity::Info);
         h.clock_skew_ms = -90_000_000;
+        assert_eq!(judged(&h).unwrap().0, Severity::Info);
+        h.enrolled_at = Timestamp::from_seconds(NOW - 60);
         let (severity, _, message) = judged(&h).unwrap();
         assert_eq!(severity, Severity::Warn);
         assert!(message.contains("1 d 1 h behind"), "{message}");
