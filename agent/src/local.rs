@@ -344,7 +344,8 @@ mod tests {
     #[test]
     fn groups_of_a_process_are_read() {
         let own = supplementary_groups(i32::try_from(std::process::id()).ok());
-        let expected: Vec<u32> = nix::unistd::getgroups().unwrap().into_iter().map(nix::unistd::Gid::as_raw).collect();
+        let expected: Vec<u32> =
+            nix::unistd::getgroups().unwrap().into_iter().map(nix::unistd::Gid::as_raw).collect();
         assert_eq!(own, expected);
         assert!(supplementary_groups(Some(-1)).is_empty());
     }

@@ -33,7 +33,9 @@ pub async fn serve(address: SocketAddr, questions: mpsc::Sender<Question>) {
     let listener = loop {
         match TcpListener::bind(address).await {
             Ok(listener) => break listener,
-            Err(error) => log::error!("report.metrics_listen {address} cannot be taken: {error}; trying again"),
+            Err(error) => {
+                log::error!("report.metrics_listen {address} cannot be taken: {error}; trying again")
+            }
         }
         sleep(RETRY).await;
     };

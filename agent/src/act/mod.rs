@@ -8,7 +8,7 @@ mod textfile;
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use outrider_protocol::{NodeConfig, Outcome, Plan, Step, StepKind, Timestamp, Transition, TypeMeta};
@@ -110,6 +110,8 @@ pub fn replace_file(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let write = || {
         let mut file =
             fs::OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&partial)?;
+        // Whatever the umask: these files are for others to read.
+        file.set_permissions(fs::Permissions::from_mode(mode))?;
         file.write_all(bytes)?;
         fs::rename(&partial, path)
     };
@@ -129,6 +131,7 @@ mod tests {
         replace_file(&path, b"one", 0o644).unwrap();
         replace_file(&path, b"two", 0o644).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"two");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         assert!(replace_file(&folder.path().join("missing/status.json"), b"x", 0o644).is_err());
     }

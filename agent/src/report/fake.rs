@@ -300,7 +300,12 @@ impl Mind {
             let hash = entry.content_hash();
             match self.stored.get(&(report.epoch, entry.sequence)) {
                 Some(known) if *known != hash => {
-                    return Err(Box::new(ApiError::new(409, "EpochMismatch", "another content is stored", "")));
+                    return Err(Box::new(ApiError::new(
+                        409,
+                        "EpochMismatch",
+                        "another content is stored",
+                        "",
+                    )));
                 }
                 Some(_) => {}
                 None => {
