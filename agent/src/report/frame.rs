@@ -71,6 +71,14 @@ pub(super) fn resume(bytes: &[u8], from: usize) -> Option<usize> {
     (from + 1..last).filter(begins).find(|at| payload(bytes, *at).is_some())
 }
 
+/// Whether `hole` is what a write leaves that never reached the disk: zeros, perhaps behind the part that did. A write
+/// that was lost was not synced, and so nothing behind it was; a damaged one has bytes of its own.
+pub(super) fn never_written(hole: &[u8]) -> bool {
+    let Some(kept) = hole.iter().rposition(|byte| *byte != 0) else { return true };
+    // No payload holds a zero, so more of them than a prefix has are not its own.
+    hole.len() - kept > PREFIX || (kept >= PREFIX && kept + 1 < hole.len())
+}
+
 /// Where the payload of the frame at `start` lies; `None` when the frame is not whole.
 fn payload(bytes: &[u8], start: usize) -> Option<Range<usize>> {
     let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
@@ -135,6 +143,21 @@ mod tests {
         assert_eq!(resume(&bytes[..bytes.len() - 1], two), None);
         assert_eq!(resume(&bytes, bytes.len()), None);
         assert_eq!(resume(&[], 0), None);
+    }
+
+    #[test]
+    fn a_write_that_was_lost_is_told_from_damage() {
+        let mut bytes = encoded(&[Record::Sent(1)]);
+        assert!(!never_written(&bytes));
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x20;
+            assert!(!never_written(&damaged), "byte {at}");
+        }
+        for kept in (0..bytes.len()).rev() {
+            bytes[kept] = 0;
+            assert!(never_written(&bytes), "{kept} bytes kept");
+        }
     }
 
     proptest::proptest! {

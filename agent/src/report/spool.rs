@@ -8,7 +8,8 @@
 //! - **Full**: transitions that were never sent are merged by type and subject; the newest state stays, with the oldest
 //!   status before and the number merged. What may have been sent keeps its content, for the coordinator tells two
 //!   contents under one sequence apart. The bound yields only to a greater number of distinct subjects.
-//! - **A torn tail** (a crash in an append) is cut at the last whole record. **A damaged head** is set aside as
+//! - **A torn tail** (a crash in an append) is cut at the last whole record, and so is what lies behind a write that never
+//!   reached the disk: none of it was promised. **A damaged head** is set aside as
 //!   `spool.corrupt-<ms>` and a new epoch begun. **A damaged middle** costs what is damaged: the records behind it are
 //!   read, and the file as it was is set aside likewise.
 //! - **A failing disk**: transitions stay in memory, in order, and are written anew as a whole segment at the next try;
@@ -22,7 +23,7 @@ use outrider_protocol::{ConditionType, Latch, SequencedTransition, Timestamp, Tr
 use uuid::Uuid;
 
 use super::disk::{self, Disk, DiskFile, MemoryDisk};
-use super::frame::{Record, VERSION, decode, encode, resume};
+use super::frame::{Record, VERSION, decode, encode, never_written, resume};
 
 const FILE: &str = "spool.log";
 /// A segment of which nothing is needed any more is written anew above this size.
@@ -133,7 +134,7 @@ impl Spool {
         }
         records.for_each(|record| self.replay(record));
         let mut damaged = 0;
-        while let Some(next) = resume(bytes, good) {
+        while let Some(next) = resume(bytes, good).filter(|next| !never_written(&bytes[good..*next])) {
             damaged += next - good;
             let (records, length) = decode(&bytes[next..]);
             records.into_iter().for_each(|record| self.replay(record));
