@@ -52,7 +52,9 @@ fn host_name() -> Option<String> {
 
 fn own_addresses() -> impl Iterator<Item = IpAddr> {
     let interfaces = nix::ifaddrs::getifaddrs().inspect_err(|error| {
-        log::warn!("this machine's addresses cannot be read ({error}); give those it is reached by with --name");
+        log::warn!(
+            "this machine's addresses cannot be read ({error}); give those it is reached by with --name"
+        );
     });
     interfaces.into_iter().flatten().filter_map(|interface| {
         let address = interface.address?;

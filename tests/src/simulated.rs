@@ -124,13 +124,22 @@ impl Operator {
         document(&self.ask(Method::GET, path, serde_json::Value::Null).await?, StatusCode::OK)
     }
 
-    /// A new pool token that admits every name without approval.
+    /// A new pool token that admits names of this pattern without approval.
     pub async fn pool_token(&self, pattern: &str, rate_per_hour: u32) -> anyhow::Result<String> {
-        let request = serde_json::json!({
-            "apiVersion": outrider_protocol::API_VERSION, "kind": "TokenRequest",
-            "tokenKind": "pool", "namePattern": pattern, "ratePerHour": rate_per_hour,
-        });
-        let answer = self.ask(Method::POST, "/v1/tokens", request).await?;
+        let fields =
+            serde_json::json!({ "tokenKind": "pool", "namePattern": pattern, "ratePerHour": rate_per_hour });
+        self.token(fields).await
+    }
+
+    /// A new token that admits one machine.
+    pub async fn once_token(&self) -> anyhow::Result<String> {
+        self.token(serde_json::json!({ "tokenKind": "once" })).await
+    }
+
+    async fn token(&self, mut fields: serde_json::Value) -> anyhow::Result<String> {
+        fields["apiVersion"] = outrider_protocol::API_VERSION.into();
+        fields["kind"] = "TokenRequest".into();
+        let answer = self.ask(Method::POST, "/v1/tokens", fields).await?;
         ensure!(answer.head.status.is_success(), "{}", String::from_utf8_lossy(&answer.body));
         let view: outrider_protocol::TokenView = serde_json::from_slice(&answer.body)?;
         Ok(view.token)

@@ -86,7 +86,8 @@ fn three_members_lose_one_then_two_and_come_back() {
     // that a loss is suspected: the verdict is what stands after it.
     cluster.kill(2);
     let (raised, one) = check_until(&config, both, "tolerated 0", LIMIT, |c| {
-        c.condition("EtcdQuorum").is_some_and(|q| q.status == Status::True && q.message.contains("tolerates 0"))
+        c.condition("EtcdQuorum")
+            .is_some_and(|q| q.status == Status::True && q.message.contains("tolerates 0"))
     })
     .expect("one down");
     let quorum = one.condition("EtcdQuorum").expect("EtcdQuorum");

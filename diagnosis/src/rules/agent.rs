@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use outrider_protocol::{AgentFacts, ConditionType, Fact, NodeFacts, ReasonCode as R, Severity, Status, Timestamp};
+use outrider_protocol::{
+    AgentFacts, ConditionType, Fact, NodeFacts, ReasonCode as R, Severity, Status, Timestamp,
+};
 
 use crate::finding::{Finding, Judgement};
 use crate::wording::{Span, names};

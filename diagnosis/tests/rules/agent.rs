@@ -130,11 +130,8 @@ fn the_own_certificate_matters_once_renewal_fails() {
 #[test]
 fn the_own_certificate_is_judged_by_the_clock_that_gave_it() {
     let mut clock = world::clock();
-    clock.coordinator = known(ClockOffset {
-        offset_ms: 3 * 86_400_000,
-        uncertainty_ms: 20,
-        peer: "c.example".into(),
-    });
+    clock.coordinator =
+        known(ClockOffset { offset_ms: 3 * 86_400_000, uncertainty_ms: 20, peer: "c.example".into() });
     let judged = judge(&world::node_facts(CheckFacts {
         agent: Some(known(agent().with(|a| a.certificate_not_after = Some(ago(2 * DAY))))),
         clock: Some(known(clock)),

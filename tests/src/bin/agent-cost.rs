@@ -18,6 +18,7 @@ use outrider_tests::coordinator::{Coordinator, Launch, usage};
 use outrider_tests::programs::{Process, program};
 
 const USAGE: &str = "agent-cost [--agent PROGRAM] [--coordinator PROGRAM] [--minutes N]";
+const NODE: &str = "cost";
 /// Starts that are timed.
 const STARTS: usize = 7;
 /// Turns of an hour are played in this fraction of it.
@@ -54,7 +55,6 @@ struct Beds {
     balancer: Balancer,
     coordinator: Coordinator,
     launch: Launch,
-    token: String,
     folder: tempfile::TempDir,
 }
 
@@ -64,20 +64,20 @@ impl Beds {
         let mut launch = Launch::new(&folder.path().join("coordinator"))?;
         launch.program = Some(options.coordinator.clone());
         let coordinator = launch.start().await?;
-        let token = coordinator.operator.pool_token("cost-*", 10_000).await?;
         let etcd = EtcdCluster::start(3, etcd::Options::default())?;
         let balancer = Balancer::start(&balancer::Options::default())?;
-        Ok(Self { etcd, balancer, coordinator, launch, token, folder })
+        Ok(Self { etcd, balancer, coordinator, launch, folder })
     }
 
-    /// A folder with a configuration in which every check has something to look at.
-    fn home(&self, name: &str, intervals: &str) -> anyhow::Result<PathBuf> {
-        let home = self.folder.path().join(name);
+    /// A folder with a configuration in which every check has something to look at, and a token of its own: to the
+    /// coordinator each start is this one machine, rebuilt.
+    async fn home(&self, folder: &str, intervals: &str) -> anyhow::Result<PathBuf> {
+        let home = self.folder.path().join(folder);
         std::fs::create_dir_all(&home)?;
-        std::fs::write(home.join("token"), &self.token)?;
+        std::fs::write(home.join("token"), self.coordinator.operator.once_token().await?)?;
         let (etcd, balancer) = (&self.etcd, &self.balancer);
         let mut text = format!(
-            "[node]\nname = \"{name}\"\ncluster = \"local\"\n[coordinator]\nurls = [\"https://{}\"]\ntoken_file = {:?}\n\
+            "[node]\nname = \"{NODE}\"\ncluster = \"local\"\n[coordinator]\nurls = [\"https://{}\"]\ntoken_file = {:?}\n\
              [etcd]\nendpoints = {:?}\nca = {:?}\ncert = {:?}\nkey = {:?}\nelection_timeout = \"1s\"\n{intervals}",
             self.launch.address,
             home.join("token"),
@@ -103,19 +103,17 @@ impl Beds {
         Ok(home)
     }
 
-    /// When the coordinator stored the first transition of node `name`.
-    async fn first_report(&self, name: &str) -> anyhow::Result<Timestamp> {
+    /// When the coordinator stored the first transition of the start at `began`.
+    async fn first_report(&self, began: Timestamp) -> anyhow::Result<Timestamp> {
         let start = Instant::now();
+        let path = format!("/v1/nodes/{NODE}/events?limit=1000");
         loop {
-            let events = self
-                .coordinator
-                .operator
-                .get::<List<EventView>>(&format!("/v1/nodes/{name}/events?limit=1"))
-                .await;
-            if let Some(first) = events.ok().and_then(|list| list.items.into_iter().next()) {
-                return Ok(first.received_at);
+            let events = self.coordinator.operator.get::<List<EventView>>(&path).await.map(|list| list.items);
+            let mut stored = events.unwrap_or_default().into_iter().map(|event| event.received_at);
+            if let Some(first) = stored.find(|at| *at >= began) {
+                return Ok(first);
             }
-            ensure!(start.elapsed() < Duration::from_secs(30), "{name} never reported");
+            ensure!(start.elapsed() < Duration::from_secs(30), "no report arrived");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
@@ -139,11 +137,10 @@ async fn main() -> anyhow::Result<()> {
 
     let mut times = Vec::new();
     for i in 0..STARTS {
-        let name = format!("cost-start-{i}");
-        let home = beds.home(&name, "")?;
+        let home = beds.home(&format!("start-{i}"), "").await?;
         let before = Timestamp::from(SystemTime::now());
         let mut agent = start(&options.agent, &home)?;
-        times.push(beds.first_report(&name).await?.since(before));
+        times.push(beds.first_report(before).await?.since(before));
         agent.terminate(Duration::from_secs(10))?;
     }
     times.sort();
@@ -154,7 +151,7 @@ async fn main() -> anyhow::Result<()> {
         times[STARTS - 1].as_millis()
     )?;
 
-    let home = beds.home("cost-cadence", "")?;
+    let home = beds.home("cadence", "").await?;
     let mut agent = start(&options.agent, &home)?;
     // The first minute holds enrolment and every check's first pass; it is not the cadence.
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -184,7 +181,7 @@ async fn main() -> anyhow::Result<()> {
     ] {
         writeln!(intervals, "[checks.{check}]\ninterval = \"{}s\"", (seconds / FASTER).max(1))?;
     }
-    let home = beds.home("cost-hour", &intervals)?;
+    let home = beds.home("hour", &intervals).await?;
     let mut agent = start(&options.agent, &home)?;
     for quarter in 1..=4 {
         tokio::time::sleep(Duration::from_secs(3600 / FASTER / 4)).await;
