@@ -225,3 +225,37 @@ async fn what_cannot_start_says_why_and_leaves_nothing() {
     assert!(error.contains("another coordinator") && error.contains("--state-dir"), "{error}");
     bed.coordinator.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_sent_ahead_are_answered_in_order() {
+    let bed = Bed::start().await;
+    let agent = bed.enrol("good", "").await;
+    let state = agent.state(vec![ready()]);
+    assert_eq!(agent.client.post("/v1/reports", &agent.report(vec![], Some(state.clone()))).await.0, 200);
+    let request = |path: &str, body: String, more: &str| {
+        format!("POST {path} HTTP/1.1\r\nHost: x\r\n{more}Content-Length: {}\r\n\r\n{body}", body.len())
+    };
+    let beat = |hold| serde_json::to_string(&agent.heartbeat(&state.digest, hold)).unwrap();
+    let wrong = serde_json::to_string(&agent.report(vec![], None)).unwrap();
+
+    // All at once behind a held one; and one by one while it is held.
+    let mut together = agent.client.connect().await.unwrap();
+    let ahead = request("/v1/heartbeat", beat(2), "")
+        + &request("/v1/heartbeat", wrong.clone(), "")
+        + &request("/v1/heartbeat", beat(0), "Connection: close\r\n");
+    together.write_all(ahead.as_bytes()).await.unwrap();
+    let mut apart = agent.client.connect().await.unwrap();
+    apart.write_all(request("/v1/heartbeat", beat(2), "").as_bytes()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    apart.write_all(request("/v1/heartbeat", wrong, "").as_bytes()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    apart.write_all(request("/v1/heartbeat", beat(0), "Connection: close\r\n").as_bytes()).await.unwrap();
+
+    for stream in [&mut together, &mut apart] {
+        let answers = read_all(stream).await;
+        let statuses: Vec<&str> =
+            answers.match_indices("HTTP/1.1 ").map(|(at, _)| &answers[at + 9..at + 12]).collect();
+        assert_eq!(statuses, ["200", "400", "200"], "{answers}");
+    }
+    bed.coordinator.shutdown().await;
+}

@@ -12,7 +12,7 @@ use http_body::Body;
 use outrider_protocol::{EnrollRequest, EnrollResponse, NodeReport, RenewRequest, ReportAck};
 
 use super::error::{Answer, Failure};
-use super::heartbeat::Beat;
+use super::heartbeat::{Beat, HeldAnswer};
 use super::{body, heartbeat as beats, node_of, node_pace, report as reports};
 use crate::app::App;
 use crate::enrol::{EnrolError, Sighting};
@@ -84,26 +84,22 @@ pub(super) async fn report(
     Ok(Json(ack))
 }
 
-/// A heartbeat: checked, heard, and answered when it is due. The door is passed here, not in the router.
-pub(super) async fn heartbeat_of<B>(
+/// Takes a heartbeat in. The door is passed here, not in the router.
+pub(super) async fn hear<B>(
     app: &App,
     connection: &Connection,
     request: http::Request<B>,
-) -> Answer<Response>
+) -> Answer<HeldAnswer>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
-    // A held heartbeat keeps nothing of its request: header and body end with this block.
-    let (peer, held) = {
-        let (parts, content) = request.into_parts();
-        let peer = node_of(connection, &parts.headers)?;
-        node_pace(app, peer)?;
-        peer.check(app)?;
-        let bytes = body::read(&parts.headers, content, beats::MAX_BYTES, app.limits.body_time).await?;
-        (peer, beats::hear(app, peer, connection, &Beat::read(&bytes)?)?)
-    };
-    answered(held.wait(app, peer, connection).await?)
+    let (parts, content) = request.into_parts();
+    let peer = node_of(connection, &parts.headers)?;
+    node_pace(app, peer)?;
+    peer.check(app)?;
+    let bytes = body::read(&parts.headers, content, beats::MAX_BYTES, app.limits.body_time).await?;
+    beats::hear(app, peer, connection, &Beat::read(&bytes)?)
 }
 
 /// A heartbeat that came through the router: only another way to write its path leads there.
@@ -112,11 +108,13 @@ pub(super) async fn heartbeat(
     Extension(connection): Extension<Arc<Connection>>,
     request: Request,
 ) -> Answer<Response> {
-    heartbeat_of(&app, &connection, request).await
+    let held = hear(&app, &connection, request).await?;
+    answered(&held.wait(&app, &connection).await?)
 }
 
-fn answered(ack: ReportAck) -> Answer<Response> {
-    let body = serde_json::to_vec(&ack).map_err(|_| super::internal("the answer cannot be written"))?;
+/// The answer to a heartbeat.
+pub(super) fn answered(ack: &ReportAck) -> Answer<Response> {
+    let body = serde_json::to_vec(ack).map_err(|_| super::internal("the answer cannot be written"))?;
     let mut response = Response::new(body.into());
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     Ok(response)

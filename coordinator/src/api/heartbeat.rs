@@ -5,7 +5,6 @@
 //! state, the end of this coordinator or of its own right to speak.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ use super::error::{Answer, Failure};
 use crate::app::App;
 use crate::enrol::Sighting;
 use crate::fleet::Node;
-use crate::server::connections::Connection;
+use crate::server::connections::{Caller, Connection};
 use crate::server::peer::Peer;
 
 /// Bytes of a heartbeat.
@@ -68,9 +67,8 @@ impl<'a> Beat<'a> {
     }
 }
 
-/// What is left of a heartbeat while its answer is held.
-struct Held {
-    node: Arc<Node>,
+/// A heartbeat that was heard: what is left of it while its answer is held.
+pub(crate) struct HeldAnswer {
     generation: u64,
     acknowledged: u64,
     wants_state: bool,
@@ -112,13 +110,7 @@ pub(crate) fn hear(app: &App, peer: &Peer, connection: &Connection, beat: &Beat<
         connection.asked_resync.store(false, Ordering::Relaxed);
     }
     let hold = if asks_now { Duration::ZERO } else { interval };
-    Ok(HeldAnswer(Held {
-        node: node.clone(),
-        generation: beat.generation,
-        acknowledged,
-        wants_state,
-        due: Instant::now() + hold,
-    }))
+    Ok(HeldAnswer { generation: beat.generation, acknowledged, wants_state, due: Instant::now() + hold })
 }
 
 /// The epoch at the node is not the one that is stored.
@@ -134,31 +126,36 @@ pub(crate) fn epoch_mismatch(sequence: u64, highest: u64) -> Failure {
     )
 }
 
-/// An answer on its way.
-pub(crate) struct HeldAnswer(Held);
-
 impl HeldAnswer {
+    /// Whether there is anything to wait for.
+    pub(crate) fn is_due(&self) -> bool {
+        self.due <= Instant::now()
+    }
+
     /// Waits until the answer is due or wanted.
-    pub(crate) async fn wait(self, app: &App, peer: &Peer, connection: &Connection) -> Answer<ReportAck> {
-        let Held { node, generation, acknowledged, wants_state, due } = self.0;
+    pub(crate) async fn wait(self, app: &App, connection: &Connection) -> Answer<ReportAck> {
+        let Caller::Node(peer) = &connection.caller else {
+            return Err(super::internal("a heartbeat without a node"));
+        };
+        let node = &peer.node;
         loop {
             let mut woken = std::pin::pin!(node.wake.notified());
             // Registered before the looks below, so that no change between look and wait is missed.
             woken.as_mut().enable();
             peer.check_standing(app)?;
             let desired = node.desired_generation();
-            let is_news = desired != generation
+            let is_news = desired != self.generation
                 && connection.sent_generation.swap(desired, Ordering::Relaxed) != desired;
-            if is_news || app.is_stopping() || connection.must_close() || due <= Instant::now() {
+            if is_news || app.is_stopping() || connection.must_close() || self.is_due() {
                 break;
             }
             tokio::select! {
                 () = woken => {}
-                () = tokio::time::sleep_until(due) => break,
+                () = tokio::time::sleep_until(self.due) => break,
             }
         }
         peer.check_standing(app)?;
-        Ok(acknowledge(app, &node, generation, acknowledged, wants_state))
+        Ok(acknowledge(app, node, self.generation, self.acknowledged, self.wants_state))
     }
 }
 

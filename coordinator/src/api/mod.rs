@@ -28,8 +28,9 @@ use axum::extract::State;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, post, put};
-use http::{Method, StatusCode, header};
-use hyper::body::Incoming;
+use bytes::Bytes;
+use http::{Method, StatusCode, Version, header};
+use outrider_protocol::ReportAck;
 use tower::ServiceExt;
 
 use crate::app::App;
@@ -39,6 +40,7 @@ use crate::server::peer::Peer;
 use crate::store::StoreError;
 use error::{Answer, Failure};
 pub(crate) use health::view as coordinator_view;
+pub(crate) use heartbeat::HeldAnswer;
 pub use openapi::document as openapi;
 use routes::{Access, ENDPOINTS, Endpoint, Route};
 
@@ -86,26 +88,55 @@ fn handler(route: Route) -> MethodRouter<Arc<App>> {
     }
 }
 
-/// Answers one request of a connection.
-pub(crate) async fn answer(
+/// Answers one request of a connection. The answer to a heartbeat that is held is not given here: the connection is
+/// parked with it.
+pub(crate) async fn answer<B>(
     server: Arc<Server>,
     connection: Arc<Connection>,
-    request: http::Request<Incoming>,
+    request: http::Request<B>,
+) -> Response
+where
+    B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<axum::BoxError> + std::fmt::Display,
+{
+    if request.method() == Method::POST && request.uri().path() == HEARTBEAT {
+        let can_park = request.version() == Version::HTTP_11 && !asks_to_close(request.headers());
+        // Boxed: what reading takes must not make every connection larger.
+        let answer = match Box::pin(agents::hear(&server.app, &connection, request)).await {
+            Ok(held) if can_park && !held.is_due() && !connection.must_close() => {
+                connection.park(held);
+                std::future::pending().await
+            }
+            Ok(held) => Box::pin(held.wait(&server.app, &connection)).await,
+            Err(failure) => Err(failure),
+        };
+        return heartbeat_answered(&server, &connection, answer);
+    }
+    let mut request = request.map(Body::new);
+    request.extensions_mut().insert(connection.clone());
+    match Box::pin(server.router.clone().oneshot(request)).await {
+        Ok(response) => closing(&connection, response),
+        Err(never) => match never {},
+    }
+}
+
+fn asks_to_close(headers: &http::HeaderMap) -> bool {
+    headers.get(header::CONNECTION).is_some_and(|c| c.as_bytes().eq_ignore_ascii_case(b"close"))
+}
+
+/// The answer to a heartbeat as it goes out, counted.
+pub(crate) fn heartbeat_answered(
+    server: &Server,
+    connection: &Connection,
+    answer: Answer<ReportAck>,
 ) -> Response {
-    let mut response = if request.method() == Method::POST && request.uri().path() == HEARTBEAT {
-        let answer = agents::heartbeat_of(&server.app, &connection, request).await;
-        let response = answer.unwrap_or_else(IntoResponse::into_response);
-        server.app.metrics.request(Route::Heartbeat.as_str(), response.status().as_u16());
-        response
-    } else {
-        let mut request = request.map(Body::new);
-        request.extensions_mut().insert(connection.clone());
-        // Boxed: the few requests that are no heartbeats must not make every connection larger.
-        match Box::pin(server.router.clone().oneshot(request)).await {
-            Ok(response) => response,
-            Err(never) => match never {},
-        }
-    };
+    let response = answer.and_then(|ack| agents::answered(&ack)).unwrap_or_else(IntoResponse::into_response);
+    server.app.metrics.request(Route::Heartbeat.as_str(), response.status().as_u16());
+    closing(connection, response)
+}
+
+/// Says so when the connection ends with this answer.
+fn closing(connection: &Connection, mut response: Response) -> Response {
     if connection.must_close() {
         response.headers_mut().insert(header::CONNECTION, http::HeaderValue::from_static("close"));
     }

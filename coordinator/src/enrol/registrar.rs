@@ -490,7 +490,8 @@ pub(super) fn standing(record: &NodeRecord) -> Result<(), EnrolError> {
 
 pub(super) fn encode(document: &impl serde::Serialize) -> Result<Bytes, EnrolError> {
     let invalid = |e: serde_json::Error| StoreError::Invalid { key: String::new(), problem: e.to_string() };
-    Ok(Bytes::from(serde_json::to_vec(document).map_err(invalid)?))
+    // Without room to grow: the store keeps recent documents in memory for its watchers.
+    Ok(serde_json::to_vec(document).map_err(invalid)?.into_boxed_slice().into())
 }
 
 pub(super) fn decode<T: serde::de::DeserializeOwned>(entry: &store::Entry) -> Result<T, EnrolError> {

@@ -81,10 +81,7 @@ impl Fleet {
 
     fn document(&self, item: &Unsaved) -> (String, Bytes) {
         match item {
-            Unsaved::Cluster(cluster) => {
-                let document = serde_json::to_vec(&cluster.latches()).unwrap_or_default();
-                (format!("{CLUSTERS}{}", cluster.name), document.into())
-            }
+            Unsaved::Cluster(cluster) => (format!("{CLUSTERS}{}", cluster.name), encode(&cluster.latches())),
             Unsaved::Node(node) => {
                 let last_seen = report::last_seen(self, node);
                 let saved = {
@@ -99,9 +96,13 @@ impl Fleet {
                         identity: inner.identity.as_deref().cloned(),
                     }
                 };
-                let document = serde_json::to_vec(&saved).unwrap_or_default();
-                (format!("{STATES}{}", node.uid), document.into())
+                (format!("{STATES}{}", node.uid), encode(&saved))
             }
         }
     }
+}
+
+/// A document without room to grow: the store keeps recent ones in memory for its watchers.
+fn encode(document: &impl Serialize) -> Bytes {
+    serde_json::to_vec(document).unwrap_or_default().into_boxed_slice().into()
 }

@@ -1,35 +1,24 @@
-//! One connection: handshake, identity, requests, end.
+//! The beginning of a connection: a place, the handshake, who it is. [`exchange`](super::exchange) serves it from then on.
 
-use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Request;
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use nix::sys::socket::{setsockopt, sockopt};
 use rustls::AlertDescription;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 
-use super::Server;
-use super::connections::{Caller, Connection};
+use super::connections::{Caller, Registered};
 use super::gate::{Pass, Refused};
 use super::hello::{Hello, plain_http_answer};
 use super::peer::Peer;
-use crate::api;
+use super::{Server, Stream, exchange};
 use crate::app::App;
 use crate::pki::PeerCertificate;
 
-/// How long a connection that was asked to end may take for the answer it is at.
-pub(crate) const DRAIN: Duration = Duration::from_secs(5);
 /// Bytes that nobody acknowledges for so long end a connection: a peer that died, or reads nothing.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(60);
 /// Rest after which a dead peer is looked for.
@@ -40,7 +29,12 @@ pub(super) fn spawn(server: Arc<Server>, stream: TcpStream, remote: SocketAddr) 
     let app = &server.app;
     match app.gate.admit(remote.ip()) {
         Ok(pass) => {
-            tokio::spawn(async move { serve(server, stream, remote, pass).await });
+            tokio::spawn(async move {
+                // Boxed apart: what the handshake needs does not stay for as long as the connection lives.
+                if let Some(open) = Box::pin(open(server, stream, remote, pass)).await {
+                    exchange::serve(open).await;
+                }
+            });
         }
         Err(refused) => {
             let kind = match refused {
@@ -55,63 +49,30 @@ pub(super) fn spawn(server: Arc<Server>, stream: TcpStream, remote: SocketAddr) 
     }
 }
 
-async fn serve(server: Arc<Server>, stream: TcpStream, remote: SocketAddr, mut pass: Pass) {
+/// A connection whose other end is known.
+pub(super) struct Open {
+    pub(super) server: Arc<Server>,
+    pub(super) stream: Stream,
+    pub(super) registered: Registered,
+    /// Its place; given back when the connection ends.
+    pub(super) _pass: Pass,
+}
+
+async fn open(server: Arc<Server>, stream: TcpStream, remote: SocketAddr, mut pass: Pass) -> Option<Open> {
     let app = &server.app;
     prepare(&stream);
     let handshake = tokio::time::timeout(app.limits.handshake, shake(app, stream, remote));
-    let tls = match handshake.await {
-        Ok(Some(tls)) => tls,
-        Ok(None) => return,
-        Err(_) => return app.metrics.handshake_failed("timeout"),
+    let Ok(shaken) = handshake.await else {
+        app.metrics.handshake_failed("timeout");
+        return None;
     };
-    let caller = identify(app, &tls);
-    let is_named = matches!(caller, Caller::Node(_));
-    if is_named {
+    let stream = shaken?;
+    let caller = identify(app, &stream);
+    if let Caller::Node(_) = caller {
         pass.named();
     }
     let registered = app.connections.open(remote, caller, app.limits.connections_per_node);
-    if app.is_stopping() {
-        return;
-    }
-    requests(&server, tls, registered.connection.clone(), is_named).await;
-}
-
-/// Answers requests until either side has enough.
-async fn requests(
-    server: &Arc<Server>,
-    tls: TlsStream<TcpStream>,
-    connection: Arc<Connection>,
-    is_named: bool,
-) {
-    let limits = &server.app.limits;
-    let service = {
-        let (server, connection) = (server.clone(), connection.clone());
-        service_fn(move |request: Request<Incoming>| {
-            let answer = api::answer(server.clone(), connection.clone(), request);
-            async move { Ok::<_, Infallible>(answer.await) }
-        })
-    };
-    // The time for a header counts from the end of the answer before, so it is also how long a connection may rest.
-    let header_time = if is_named { limits.idle } else { limits.handshake };
-    let serving = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(header_time)
-        .max_buf_size(limits.header_bytes.max(8192))
-        .serve_connection(TokioIo::new(tls), service);
-    let mut serving = pin!(serving);
-    let ended = tokio::select! {
-        ended = serving.as_mut() => ended,
-        () = connection.closed() => {
-            serving.as_mut().graceful_shutdown();
-            match tokio::time::timeout(DRAIN, serving).await {
-                Ok(ended) => ended,
-                Err(_) => return,
-            }
-        }
-    };
-    if let Err(error) = ended {
-        log::debug!("a connection of {} ended: {error}", connection.remote);
-    }
+    (!app.is_stopping()).then_some(Open { server, stream, registered, _pass: pass })
 }
 
 fn prepare(stream: &TcpStream) {
@@ -124,10 +85,10 @@ fn prepare(stream: &TcpStream) {
 }
 
 /// TLS, or `None` after saying what came instead.
-async fn shake(app: &Arc<App>, mut stream: TcpStream, remote: SocketAddr) -> Option<TlsStream<TcpStream>> {
+async fn shake(app: &Arc<App>, mut stream: TcpStream, remote: SocketAddr) -> Option<Stream> {
     let kind = match Hello::of(&stream).await {
         Ok(Hello::Tls) => match TlsAcceptor::from(app.tls.clone()).accept(stream).await {
-            Ok(tls) => return Some(tls),
+            Ok(tls) => return Some(Box::new(tls)),
             Err(error) => {
                 let (kind, what) = handshake_failure(&error);
                 app.said.warn(&app.clock(), kind, || format!("TLS with {remote} failed: {what}"));
@@ -191,8 +152,8 @@ fn handshake_failure(error: &io::Error) -> (&'static str, String) {
 }
 
 /// Who showed a certificate.
-fn identify(app: &App, tls: &TlsStream<TcpStream>) -> Caller {
-    let Some(certificate) = tls.get_ref().1.peer_certificates().and_then(|chain| chain.first()) else {
+fn identify(app: &App, stream: &Stream) -> Caller {
+    let Some(certificate) = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first()) else {
         return Caller::Stranger;
     };
     match PeerCertificate::read(certificate) {

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use super::peer::Peer;
+use crate::api::HeldAnswer;
 
 /// Who is at the other end.
 pub(crate) enum Caller {
@@ -35,9 +36,28 @@ pub(crate) struct Connection {
     /// Rung for bodies that never end by themselves.
     end: Notify,
     must_close: AtomicBool,
+    /// A heartbeat whose answer is to be held, on its way from the request to the task of the connection.
+    parking: Mutex<Option<HeldAnswer>>,
+    parks: Notify,
 }
 
 impl Connection {
+    /// Has the connection parked until `held` is answered. The request that calls it gets no other answer.
+    pub(crate) fn park(&self, held: HeldAnswer) {
+        *self.parking.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
+        self.parks.notify_one();
+    }
+
+    /// Returns what [`Connection::park`] was called with. Cancel-safe.
+    pub(crate) async fn parked(&self) -> HeldAnswer {
+        loop {
+            self.parks.notified().await;
+            if let Some(held) = self.parking.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                return held;
+            }
+        }
+    }
+
     /// Asks the connection to end: after the answer it is at, or now when it rests.
     pub(crate) fn close(&self) {
         self.must_close.store(true, Ordering::Release);
@@ -93,6 +113,8 @@ impl Connections {
             close: Notify::new(),
             end: Notify::new(),
             must_close: AtomicBool::new(false),
+            parking: Mutex::new(None),
+            parks: Notify::new(),
         });
         self.lock().insert(id, connection.clone());
         if let Caller::Node(peer) = &connection.caller {

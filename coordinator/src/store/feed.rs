@@ -15,7 +15,7 @@ use super::{StoreError, StoreResult};
 /// Changes kept for watchers.
 const MAX_CHANGES: usize = 16_384;
 /// Bytes of values kept for watchers.
-const MAX_BYTES: usize = 16 * 1024 * 1024;
+const MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// A key that was written or removed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,186 @@
+//! What lies between hyper and the stream, to know when hyper has nothing left to do.
+//!
+//! hyper tells no one that it rests between two requests. It does rest when every request was answered to its end and
+//! the last thing it did with the stream was a flush that succeeded: [`Progress`] keeps these three, the stream
+//! ([`Tap`]), the bodies of requests ([`Asked`]) and of answers ([`Answered`]) report to it.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes};
+use http_body::{Body, Frame, SizeHint};
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::rt::TokioIo;
+
+use super::Stream;
+
+/// How far the requests that one hyper connection took have come.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    /// Requests taken.
+    taken: AtomicU32,
+    /// Answers whose body hyper has let go.
+    answered: AtomicU32,
+    /// Something was written and not yet flushed.
+    unflushed: AtomicBool,
+    /// A request was not read to its end: where the next one begins, only hyper knows.
+    torn: AtomicBool,
+}
+
+impl Progress {
+    /// True when the stream can be taken from hyper without loss.
+    pub(super) fn rests(&self) -> bool {
+        let taken = self.taken.load(Ordering::Acquire);
+        taken > 0
+            && taken == self.answered.load(Ordering::Acquire)
+            && !self.unflushed.load(Ordering::Acquire)
+            && !self.torn.load(Ordering::Acquire)
+    }
+}
+
+/// The stream, with bytes in front that were read from it before.
+pub(super) struct Tap {
+    io: TokioIo<Stream>,
+    ahead: Bytes,
+    progress: Arc<Progress>,
+}
+
+impl Tap {
+    pub(super) fn new(stream: Stream, ahead: Bytes, progress: Arc<Progress>) -> Self {
+        Self { io: TokioIo::new(stream), ahead, progress }
+    }
+
+    /// The stream again.
+    pub(super) fn into_stream(self) -> Stream {
+        self.io.into_inner()
+    }
+}
+
+impl Read for Tap {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut buf: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.ahead.is_empty() {
+            return Pin::new(&mut self.io).poll_read(cx, buf);
+        }
+        let length = self.ahead.len().min(buf.remaining());
+        buf.put_slice(self.ahead.get(..length).unwrap_or_default());
+        self.ahead.advance(length);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Write for Tap {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.progress.unflushed.store(true, Ordering::Release);
+        Pin::new(&mut self.io).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.progress.unflushed.store(true, Ordering::Release);
+        Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.io).poll_flush(cx))?;
+        self.progress.unflushed.store(false, Ordering::Release);
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+/// The body of a request.
+pub(crate) struct Asked<B: Body> {
+    body: B,
+    progress: Arc<Progress>,
+}
+
+impl<B: Body> Asked<B> {
+    /// Counts a request.
+    pub(super) fn new(body: B, progress: Arc<Progress>) -> Self {
+        progress.taken.fetch_add(1, Ordering::AcqRel);
+        Self { body, progress }
+    }
+}
+
+impl<B: Body> Drop for Asked<B> {
+    fn drop(&mut self) {
+        if !self.body.is_end_stream() {
+            self.progress.torn.store(true, Ordering::Release);
+        }
+    }
+}
+
+impl<B: Body + Unpin> Body for Asked<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// The body of an answer.
+pub(super) struct Answered<B> {
+    body: B,
+    progress: Arc<Progress>,
+}
+
+impl<B> Answered<B> {
+    pub(super) fn new(body: B, progress: Arc<Progress>) -> Self {
+        Self { body, progress }
+    }
+}
+
+impl<B> Drop for Answered<B> {
+    fn drop(&mut self) {
+        self.progress.answered.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+impl<B: Body + Unpin> Body for Answered<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
