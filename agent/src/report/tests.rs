@@ -306,7 +306,7 @@ async fn the_certificate_is_renewed_in_time_with_the_same_key() {
     fake.mind().renew_in = Some(0);
     let disk = MemoryDisk::default();
     let reporter = started(&fake, &disk);
-    seen(&fake, |mind| mind.renewals == 1).await;
+    seen(&fake, |mind| mind.renewals >= 1).await;
     until(&reporter, |status| status.enrolment == "enrolled" && status.error.is_empty()).await;
     let key = disk.read("identity.key").unwrap();
     reporter.put(vec![transition(1)], &[], None);
@@ -447,11 +447,15 @@ async fn a_renewal_that_did_not_reach_the_coordinator_follows_as_soon_as_somethi
     let reporter = started(&fake, &MemoryDisk::default());
     until(&reporter, |status| status.enrolment == "enrolled").await;
     fake.go_away();
+    // One may have come through before, for enrolling takes time of its own.
+    let before = fake.mind().renewals;
     tokio::time::sleep(Duration::from_secs(200)).await;
     fake.come_back();
     let back = tokio::time::Instant::now();
-    seen(&fake, |mind| mind.renewals == 1).await;
-    assert!(back.elapsed() < Duration::from_secs(70), "{:?}", back.elapsed());
+    seen(&fake, |mind| mind.renewals > before).await;
+    // The longest wait between two tries (60 s) and the limit of a try that was under way. By itself the renewal would
+    // wait for up to 300 s.
+    assert!(back.elapsed() < Duration::from_secs(100), "{:?}", back.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
