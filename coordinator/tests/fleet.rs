@@ -283,6 +283,10 @@ fn etcd(node: &str, down: &[&str]) -> Fact<EtcdFacts> {
         metrics: Fact::unknown(UnknownCause::NotYetRead, "not read", "in a test", at),
         kubernetes_nodes: Fact::unknown(UnknownCause::NotYetRead, "not read", "in a test", at),
         learners_since: Default::default(),
+        learner_progress: Default::default(),
+        expected: None,
+        data_folder: None,
+        snapshots: None,
     };
     Fact::known(facts, "in a test", at)
 }

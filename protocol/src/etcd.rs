@@ -1,5 +1,7 @@
 //! Facts of the check `etcd`: one node's view of its cluster. Rules: `facts/etcd.md`.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -45,7 +47,90 @@ pub struct EtcdFacts {
     pub kubernetes_nodes: Fact<Vec<String>>,
     /// When this agent first saw each learner, by member id.
     #[serde(default)]
-    pub learners_since: std::collections::BTreeMap<String, Timestamp>,
+    pub learners_since: BTreeMap<String, Timestamp>,
+    /// How far each learner has come at the last looks, oldest first, by member id; bounded.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub learner_progress: BTreeMap<String, Vec<LearnerProgress>>,
+    /// What this node's own configuration says that its member is; absent from agents that do not look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected: Option<Fact<ExpectedMember>>,
+    /// The data folder and the marks in it; absent from agents that do not look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_folder: Option<Fact<DataFolder>>,
+    /// etcd snapshots on this node; absent from agents that do not look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshots: Option<Fact<Snapshots>>,
+}
+
+/// One look at a learner on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LearnerProgress {
+    /// When it was looked at.
+    pub at: Timestamp,
+    /// Its raft index then.
+    pub index: u64,
+    /// The furthest raft index of any member then.
+    pub front: u64,
+}
+
+/// What the node's configuration says of its member: the etcd configuration file that RKE2 and K3s write, else the
+/// flags of the static pod or of the process (`facts/rke2-k3s-on-disk.md`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ExpectedMember {
+    /// Name of the member; empty when it does not say.
+    pub name: String,
+    /// Peer URLs that it means to be reached at.
+    pub peer_urls: Vec<String>,
+    /// Client URLs that it means to be reached at.
+    pub client_urls: Vec<String>,
+}
+
+/// The data folder of the local member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DataFolder {
+    /// Its path.
+    pub path: String,
+    /// `tombstone` lies in it: this member was removed from its cluster for good.
+    pub tombstone: bool,
+    /// `reset-flag` lies beside it: somebody has reset the cluster here.
+    pub reset_flag: bool,
+    /// Free bytes of its file system; absent when they could not be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free_bytes: Option<u64>,
+}
+
+/// etcd snapshots in one folder of this node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Snapshots {
+    /// Where they lie.
+    pub folder: String,
+    /// How many.
+    pub count: u32,
+    /// The newest; absent when there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub newest: Option<SnapshotFile>,
+    /// The configuration sends them to object storage as well, whose contents are not looked at.
+    #[serde(default)]
+    pub object_storage: bool,
+    /// The configuration switches scheduled snapshots off.
+    #[serde(default)]
+    pub schedule_disabled: bool,
+}
+
+/// One snapshot file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SnapshotFile {
+    /// Name of the file.
+    pub name: String,
+    /// When it was last written.
+    pub at: Timestamp,
+    /// Size in bytes.
+    pub size_bytes: u64,
 }
 
 /// Answer of `etcdserverpb.Cluster/MemberList`.
@@ -163,6 +248,24 @@ pub struct EtcdScrape {
     pub proposals_failed: f64,
     /// `etcd_server_proposals_pending`.
     pub proposals_pending: f64,
+    /// The member's own connections to its peers, by member id.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub peers: BTreeMap<String, PeerScrape>,
+}
+
+/// What a member's metrics say of one peer: `etcd_network_*` with the label `To` or `Remote`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PeerScrape {
+    /// `etcd_network_active_peers`; absent where the version does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active: Option<bool>,
+    /// `etcd_network_peer_round_trip_time_seconds`.
+    pub round_trip: Histogram,
+    /// `etcd_network_peer_sent_failures_total`.
+    pub sent_failures: f64,
+    /// `etcd_network_peer_received_bytes_total`.
+    pub received_bytes: f64,
 }
 
 /// A cumulative Prometheus histogram.

@@ -202,6 +202,10 @@ pub fn etcd_from(local: usize, n: usize) -> EtcdFacts {
         metrics: known(EtcdMetrics { earlier: Some(scrape(300, 0, 0)), latest: scrape(0, 1000, 0) }),
         kubernetes_nodes: Fact::not_applicable("nobody asked", now()),
         learners_since: BTreeMap::new(),
+        learner_progress: BTreeMap::new(),
+        expected: None,
+        data_folder: None,
+        snapshots: None,
     }
 }
 
@@ -266,6 +270,7 @@ pub fn scrape(seconds_ago: u64, fast: u64, slow: u64) -> EtcdScrape {
         leader_changes: 2.0,
         proposals_failed: 0.0,
         proposals_pending: 0.0,
+        peers: BTreeMap::new(),
     }
 }
 

@@ -137,6 +137,7 @@ impl Families {
             proposals_pending: self
                 .proposals_pending
                 .ok_or_else(|| missing("etcd_server_proposals_pending"))?,
+            peers: Default::default(),
         })
     }
 }
@@ -313,6 +314,7 @@ go_goroutines 99
             leader_changes: 0.0,
             proposals_failed: 0.0,
             proposals_pending: 0.0,
+            peers: Default::default(),
         }
     }
 

@@ -19,6 +19,7 @@ mod rancher;
 mod survey;
 mod wire;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -225,6 +226,10 @@ fn facts(
             now,
         ),
         learners_since: memory.learners_since.clone(),
+        learner_progress: BTreeMap::new(),
+        expected: None,
+        data_folder: None,
+        snapshots: None,
     };
     Fact::known(facts, local_endpoint, now)
 }
