@@ -132,10 +132,7 @@ async fn reports_are_refused_with_the_reason() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_revoked_node_is_cut_off_at_once() {
     let bed = Bed::start().await;
-    let agent = bed.enrol("n1", "").await;
-    let state = agent.state(vec![ready()]);
-    let mut connection = agent.client.open().await;
-    assert_eq!(connection.post("/v1/reports", &agent.report(vec![], Some(state.clone()))).await.0, 200);
+    let (agent, state, mut connection) = bed.reporting("n1").await;
 
     let operator = bed.operator();
     let held = async { connection.post("/v1/heartbeat", &agent.heartbeat(&state.digest, 3000)).await };
@@ -179,10 +176,7 @@ async fn an_expired_certificate_renews_and_does_nothing_else() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_desired_generation_wakes_a_held_heartbeat() {
     let bed = Bed::start().await;
-    let agent = bed.enrol("n1", "").await;
-    let state = agent.state(vec![ready()]);
-    let mut connection = agent.client.open().await;
-    assert_eq!(connection.post("/v1/reports", &agent.report(vec![], Some(state.clone()))).await.0, 200);
+    let (agent, state, mut connection) = bed.reporting("n1").await;
 
     let operator = bed.operator();
     let (_, current) = operator.get("/v1/nodes/n1/config").await;
@@ -209,10 +203,7 @@ async fn a_new_desired_generation_wakes_a_held_heartbeat() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shutdown_answers_held_heartbeats() {
     let bed = Bed::start().await;
-    let agent = bed.enrol("n1", "").await;
-    let state = agent.state(vec![ready()]);
-    let mut connection = agent.client.open().await;
-    assert_eq!(connection.post("/v1/reports", &agent.report(vec![], Some(state.clone()))).await.0, 200);
+    let (agent, state, mut connection) = bed.reporting("n1").await;
     let held = async { connection.post("/v1/heartbeat", &agent.heartbeat(&state.digest, 3000)).await };
     let stop = async {
         tokio::time::sleep(Duration::from_millis(300)).await;

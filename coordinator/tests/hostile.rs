@@ -7,10 +7,12 @@ mod support;
 use std::time::Duration;
 
 use outrider_coordinator::Rate;
+use outrider_protocol::Heartbeat;
 use serde_json::json;
 use support::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
 
 async fn read_all(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
     let mut text = Vec::new();
@@ -229,13 +231,8 @@ async fn what_cannot_start_says_why_and_leaves_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_sent_ahead_are_answered_in_order() {
     let bed = Bed::start().await;
-    let agent = bed.enrol("good", "").await;
-    let state = agent.state(vec![ready()]);
-    assert_eq!(agent.client.post("/v1/reports", &agent.report(vec![], Some(state.clone()))).await.0, 200);
-    let request = |path: &str, body: String, more: &str| {
-        format!("POST {path} HTTP/1.1\r\nHost: x\r\n{more}Content-Length: {}\r\n\r\n{body}", body.len())
-    };
-    let beat = |hold| serde_json::to_string(&agent.heartbeat(&state.digest, hold)).unwrap();
+    let (agent, beat) = known(&bed).await;
+    let request = |path: &str, body: String, more: &str| written(path, &body, more);
     let wrong = serde_json::to_string(&agent.report(vec![], None)).unwrap();
 
     // All at once behind a held one; and one by one while it is held.
@@ -253,9 +250,118 @@ async fn requests_sent_ahead_are_answered_in_order() {
 
     for stream in [&mut together, &mut apart] {
         let answers = read_all(stream).await;
-        let statuses: Vec<&str> =
-            answers.match_indices("HTTP/1.1 ").map(|(at, _)| &answers[at + 9..at + 12]).collect();
-        assert_eq!(statuses, ["200", "400", "200"], "{answers}");
+        assert_eq!(statuses(&answers), ["200", "400", "200"], "{answers}");
     }
     bed.coordinator.shutdown().await;
+}
+
+/// A request as its bytes, `more` being further header lines.
+fn written(path: &str, body: &str, more: &str) -> String {
+    format!("POST {path} HTTP/1.1\r\nHost: x\r\n{more}Content-Length: {}\r\n\r\n{body}", body.len())
+}
+
+fn statuses(answers: &str) -> Vec<&str> {
+    answers.match_indices("HTTP/1.1 ").map(|(at, _)| &answers[at + 9..at + 12]).collect()
+}
+
+/// A node whose state is known, so that its heartbeats are held, and the text of one.
+async fn known(bed: &Bed) -> (Agent, impl Fn(u32) -> String + use<>) {
+    let (agent, state, _) = bed.reporting("good").await;
+    let beat = agent.heartbeat(&state.digest, 0);
+    let text =
+        move |hold_seconds| serde_json::to_string(&Heartbeat { hold_seconds, ..beat.clone() }).unwrap();
+    (agent, text)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_sent_ahead_than_a_buffer_takes_is_not_lost() {
+    let bed = Bed::start().await;
+    let (agent, beat) = known(&bed).await;
+    // What is read with the first one and lies ahead while it is held is more than hyper takes up at once afterwards.
+    let pad = format!("X-Pad: {}\r\n", "a".repeat(700));
+    let mut ahead = written("/v1/heartbeat", &beat(1), &pad) + &written("/v1/heartbeat", &beat(1), &pad);
+    for _ in 0..60 {
+        ahead += &written("/v1/heartbeat", &beat(0), &pad);
+    }
+    ahead += &written("/v1/heartbeat", &beat(0), "Connection: close\r\n");
+    let mut stream = agent.client.connect().await.unwrap();
+    stream.write_all(ahead.as_bytes()).await.unwrap();
+    let answers = read_all(&mut stream).await;
+    assert_eq!(statuses(&answers), vec!["200"; 63], "{answers}");
+    bed.coordinator.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_ends_as_it_was_agreed() {
+    let bed = Bed::start().await;
+    let (agent, beat) = known(&bed).await;
+    // `close` among other options: the held answer is the last one, what follows is not heard.
+    let mut listed = agent.client.connect().await.unwrap();
+    let ahead = written("/v1/heartbeat", &beat(1), "Connection: keep-alive, Close\r\n")
+        + &written("/v1/heartbeat", &beat(0), "");
+    listed.write_all(ahead.as_bytes()).await.unwrap();
+    assert_eq!(statuses(&read_all(&mut listed).await), ["200"]);
+
+    // Whoever says goodbye is told goodbye: at rest, and while it is held.
+    let mut rests = agent.client.connect().await.unwrap();
+    rests.write_all(written("/v1/heartbeat", &beat(0), "").as_bytes()).await.unwrap();
+    let mut start = [0; 15];
+    rests.read_exact(&mut start).await.unwrap();
+    assert_eq!(&start, b"HTTP/1.1 200 OK");
+    let held = hold(&bed, &agent, &written("/v1/heartbeat", &beat(600), "")).await;
+    for mut stream in [rests, held] {
+        stream.shutdown().await.unwrap();
+        let mut rest = Vec::new();
+        let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut rest)).await.expect("it ends");
+        assert!(read.is_ok(), "{read:?}");
+    }
+    bed.coordinator.shutdown().await;
+}
+
+/// A connection on which `text` was sent, and a heartbeat in it heard.
+async fn hold(bed: &Bed, agent: &Agent, text: &str) -> TlsStream<TcpStream> {
+    let heard = async || bed.operator().get("/v1/nodes/good").await.1["lastSeen"].clone();
+    let before = heard().await;
+    let mut stream = agent.client.connect().await.unwrap();
+    stream.write_all(text.as_bytes()).await.unwrap();
+    until("it is heard", heard, |seen| *seen != before).await;
+    stream
+}
+
+/// Heartbeats that are held, one a connection: with nothing behind it, half a request, and a whole one.
+async fn held(bed: &Bed, agent: &Agent, beat: &impl Fn(u32) -> String) -> Vec<TlsStream<TcpStream>> {
+    let whole = written("/v1/heartbeat", &beat(600), "");
+    let mut streams = Vec::new();
+    for ahead in ["", &whole[..whole.len() / 2], &whole] {
+        streams.push(hold(bed, agent, &(whole.clone() + ahead)).await);
+    }
+    streams
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn revoking_answers_and_ends_what_is_held_whatever_lies_ahead() {
+    let bed = Bed::start().await;
+    let (agent, beat) = known(&bed).await;
+    let streams = held(&bed, &agent, &beat).await;
+    let (status, body) = bed.operator().post("/v1/nodes/good/revoke", &()).await;
+    assert_eq!(status, 200, "{body}");
+    for mut stream in streams {
+        let answers = read_all(&mut stream).await;
+        assert_eq!(statuses(&answers), ["403"], "{answers}");
+        assert!(answers.to_ascii_lowercase().contains("connection: close"), "{answers}");
+    }
+    bed.coordinator.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shutdown_answers_what_is_held_whatever_lies_ahead() {
+    let bed = Bed::start().await;
+    let (agent, beat) = known(&bed).await;
+    let streams = held(&bed, &agent, &beat).await;
+    let stopping = tokio::spawn(bed.coordinator.shutdown());
+    for mut stream in streams {
+        let answers = read_all(&mut stream).await;
+        assert_eq!(statuses(&answers), ["200"], "{answers}");
+    }
+    tokio::time::timeout(PATIENCE, stopping).await.expect("it ends").unwrap();
 }

@@ -100,7 +100,10 @@ where
     B::Error: Into<axum::BoxError> + std::fmt::Display,
 {
     if request.method() == Method::POST && request.uri().path() == HEARTBEAT {
-        let can_park = request.version() == Version::HTTP_11 && !asks_to_close(request.headers());
+        // Not where hyper may still be writing `100 Continue`.
+        let can_park = request.version() == Version::HTTP_11
+            && !asks_to_close(request.headers())
+            && !request.headers().contains_key(header::EXPECT);
         // Boxed: what reading takes must not make every connection larger.
         let answer = match Box::pin(agents::hear(&server.app, &connection, request)).await {
             Ok(held) if can_park && !held.is_due() && !connection.must_close() => {
@@ -120,8 +123,12 @@ where
     }
 }
 
-fn asks_to_close(headers: &http::HeaderMap) -> bool {
-    headers.get(header::CONNECTION).is_some_and(|c| c.as_bytes().eq_ignore_ascii_case(b"close"))
+/// Whether `close` is among the connection's options, in whichever line (RFC 9110, 7.6.1).
+pub(crate) fn asks_to_close(headers: &http::HeaderMap) -> bool {
+    let lines = headers.get_all(header::CONNECTION).iter().map(http::HeaderValue::as_bytes);
+    lines
+        .flat_map(|line| line.split(|b| *b == b','))
+        .any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))
 }
 
 /// The answer to a heartbeat as it goes out, counted.

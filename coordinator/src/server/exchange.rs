@@ -39,9 +39,11 @@ struct Resting {
 }
 
 impl Resting {
-    /// What hyper gives back. Copied, because even an empty piece of hyper's buffer keeps all of it.
+    /// What hyper gives back: what it read and did not use, then what it did not even read of what lay in front.
+    /// Copied, because even an empty piece of hyper's buffer keeps all of it.
     fn after<S>(parts: http1::Parts<Tap, S>) -> Self {
-        Self { stream: parts.io.into_stream(), ahead: Bytes::copy_from_slice(&parts.read_buf) }
+        let (stream, unread) = parts.io.into_parts();
+        Self { stream, ahead: [&parts.read_buf[..], &unread[..]].concat().into() }
     }
 }
 
@@ -88,7 +90,11 @@ async fn first_byte(server: &Server, stream: &mut Stream, connection: &Connectio
             biased;
             read = stream.read(&mut byte) => return match read {
                 Ok(1) => Some(Bytes::copy_from_slice(&byte)),
-                _ => None,
+                Ok(_) => {
+                    end(stream).await;
+                    None
+                }
+                Err(_) => None,
             },
             () = connection.closed() => {}
             () = tokio::time::sleep(limit) => {}
@@ -127,7 +133,8 @@ async fn requests(server: &Arc<Server>, resting: Resting, connection: &Arc<Conne
         biased;
         ended = &mut serving => ended,
         held = connection.parked() => {
-            // Read to its end, and every answer before it is out: hyper holds nothing but what was sent ahead.
+            // Read to its end, and hyper took it only after the answer before was out: it holds nothing but what was
+            // sent ahead.
             return Next::Hold(Resting::after(serving.into_parts()), held);
         }
         () = poll_fn(|_| if progress.rests() { Poll::Ready(()) } else { Poll::Pending }) => {
@@ -156,6 +163,7 @@ async fn hold(
 ) -> Option<Resting> {
     let stream = &mut resting.stream;
     let mut byte = [0];
+    // Half a connection is none: whoever ends its half while it is held waits for nothing (hyper has it so too).
     let answer = {
         let answer = held.wait(&server.app, connection);
         tokio::pin!(answer);
@@ -169,7 +177,11 @@ async fn hold(
                         answer.await
                     }
                     // Gone: nobody waits for the answer.
-                    _ => return None,
+                    Ok(_) => {
+                        end(stream).await;
+                        return None;
+                    }
+                    Err(_) => return None,
                 },
             }
         } else {
@@ -177,8 +189,9 @@ async fn hold(
         }
     };
     let response = api::heartbeat_answered(server, connection, answer);
+    let is_last = api::asks_to_close(response.headers());
     match tokio::time::timeout(WRITE, Box::pin(write(stream, response))).await {
-        Ok(Ok(())) if !connection.must_close() => Some(resting),
+        Ok(Ok(())) if !is_last && !connection.must_close() => Some(resting),
         Ok(Ok(())) => {
             end(stream).await;
             None

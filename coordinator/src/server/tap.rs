@@ -5,6 +5,7 @@
 //! ([`Tap`]), the bodies of requests ([`Asked`]) and of answers ([`Answered`]) report to it.
 
 use std::io;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -26,7 +27,7 @@ pub(super) struct Progress {
     answered: AtomicU32,
     /// Something was written and not yet flushed.
     unflushed: AtomicBool,
-    /// A request was not read to its end: where the next one begins, only hyper knows.
+    /// A request was not read to its end, so that only hyper knows where the next one begins; or hyper said goodbye.
     torn: AtomicBool,
 }
 
@@ -53,9 +54,9 @@ impl Tap {
         Self { io: TokioIo::new(stream), ahead, progress }
     }
 
-    /// The stream again.
-    pub(super) fn into_stream(self) -> Stream {
-        self.io.into_inner()
+    /// The stream again, and what of the bytes in front nobody has read.
+    pub(super) fn into_parts(self) -> (Stream, Bytes) {
+        (self.io.into_inner(), self.ahead)
     }
 }
 
@@ -101,71 +102,73 @@ impl Write for Tap {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.progress.torn.store(true, Ordering::Release);
         Pin::new(&mut self.io).poll_shutdown(cx)
     }
 }
 
-/// The body of a request.
-pub(crate) struct Asked<B: Body> {
+/// A body that reports to [`Progress`] as `M` has it when it is let go.
+pub(crate) struct Reporting<B: Body, M: Report> {
     body: B,
+    /// Read to its end; a chunked body knows that only from having been read.
+    ended: bool,
     progress: Arc<Progress>,
+    _what: PhantomData<M>,
 }
 
-impl<B: Body> Asked<B> {
-    /// Counts a request.
-    pub(super) fn new(body: B, progress: Arc<Progress>) -> Self {
+/// What a body reports.
+pub(crate) trait Report: Unpin {
+    /// It begins.
+    fn begun(progress: &Progress);
+    /// It was let go, read to its end or not.
+    fn gone(progress: &Progress, ended: bool);
+}
+
+/// The body of a request.
+pub(crate) type Asked<B> = Reporting<B, Request>;
+/// The body of an answer.
+pub(super) type Answered<B> = Reporting<B, Answer>;
+
+/// Of a request: it counts, and what is not read to its end tears the connection.
+pub(crate) enum Request {}
+
+impl Report for Request {
+    fn begun(progress: &Progress) {
         progress.taken.fetch_add(1, Ordering::AcqRel);
-        Self { body, progress }
     }
-}
 
-impl<B: Body> Drop for Asked<B> {
-    fn drop(&mut self) {
-        if !self.body.is_end_stream() {
-            self.progress.torn.store(true, Ordering::Release);
+    fn gone(progress: &Progress, ended: bool) {
+        if !ended {
+            progress.torn.store(true, Ordering::Release);
         }
     }
 }
 
-impl<B: Body + Unpin> Body for Asked<B> {
-    type Data = B::Data;
-    type Error = B::Error;
+/// Of an answer: it is given.
+pub(crate) enum Answer {}
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
+impl Report for Answer {
+    fn begun(_: &Progress) {}
 
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+    fn gone(progress: &Progress, _: bool) {
+        progress.answered.fetch_add(1, Ordering::AcqRel);
     }
 }
 
-/// The body of an answer.
-pub(super) struct Answered<B> {
-    body: B,
-    progress: Arc<Progress>,
-}
-
-impl<B> Answered<B> {
+impl<B: Body, M: Report> Reporting<B, M> {
     pub(super) fn new(body: B, progress: Arc<Progress>) -> Self {
-        Self { body, progress }
+        M::begun(&progress);
+        Self { body, ended: false, progress, _what: PhantomData }
     }
 }
 
-impl<B> Drop for Answered<B> {
+impl<B: Body, M: Report> Drop for Reporting<B, M> {
     fn drop(&mut self) {
-        self.progress.answered.fetch_add(1, Ordering::AcqRel);
+        M::gone(&self.progress, self.ended || self.body.is_end_stream());
     }
 }
 
-impl<B: Body + Unpin> Body for Answered<B> {
+impl<B: Body + Unpin, M: Report> Body for Reporting<B, M> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -173,7 +176,9 @@ impl<B: Body + Unpin> Body for Answered<B> {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        self.ended |= frame.is_none();
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {

@@ -98,6 +98,17 @@ impl Bed {
         let response: EnrollResponse = serde_json::from_value(body).unwrap();
         Agent::new(self, name, cluster, key, &response)
     }
+
+    /// Enrols a node named `name` and makes its state known, so that its heartbeats are held; with the connection it
+    /// reported on.
+    pub async fn reporting(&self, name: &str) -> (Agent, NodeState, Kept) {
+        let agent = self.enrol(name, "").await;
+        let state = agent.state(vec![ready()]);
+        let mut connection = agent.client.open().await;
+        let report = agent.report(vec![], Some(state.clone()));
+        assert_eq!(connection.post("/v1/reports", &report).await.0, 200);
+        (agent, state, connection)
+    }
 }
 
 async fn boot(folder: &TempDir, change: impl FnOnce(&mut Options)) -> Coordinator {
