@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 use std::time::Duration;
 
 use bytes::Bytes;
-use outrider_protocol::{Identity, NodeConfig, NodeConfigSpec, Timestamp, TokenRequest, TokenView};
+use outrider_protocol::{Identity, NodeConfig, NodeConfigSpec, Timestamp};
 use tokio::sync::{Notify, broadcast};
 use uuid::Uuid;
 
 use super::index::{Index, Known};
 use super::operators::Operators;
-use super::{Ended, EnrolError, Enrolment, NodeRecord, Operator, TokenRecord, TokenText};
+use super::{Ended, EnrolError, Enrolment, NodeRecord, Operator, TokenText};
 use crate::pki::{Authority, PeerCertificate};
 use crate::store::{self, Expect, Store, StoreError};
 
@@ -380,57 +380,6 @@ impl Registrar {
             Ok(())
         })
         .await
-    }
-
-    /// Makes a token; the answer alone carries its secret.
-    pub async fn create_token(
-        &self,
-        request: &TokenRequest,
-        now: Timestamp,
-    ) -> Result<TokenView, EnrolError> {
-        let text = TokenText::generate(self.authority.pin());
-        let record = TokenRecord::from_request(request, &text, now)?;
-        self.store.put(&TokenRecord::key(&record.id), encode(&record)?, Expect::Absent).await?;
-        log::info!("token {} of kind {} was made", record.id, record.kind);
-        Ok(TokenView { token: text.reveal(), ..record.view(0) })
-    }
-
-    /// Every token, the newest first, without secrets.
-    pub async fn tokens(&self) -> Result<Vec<TokenView>, EnrolError> {
-        let records = self.token_records().await?;
-        let index = self.index();
-        Ok(records.iter().map(|record| record.view(index.uses(&record.id))).collect())
-    }
-
-    pub(super) async fn token_records(&self) -> Result<Vec<TokenRecord>, EnrolError> {
-        let (entries, _) = store::list_all(&*self.store, "tokens/").await?;
-        let mut records: Vec<TokenRecord> = Vec::with_capacity(entries.len());
-        for entry in &entries {
-            match serde_json::from_slice(&entry.value) {
-                Ok(record) => records.push(record),
-                Err(e) => log::error!("{} cannot be read and opens nothing: {e}", entry.key),
-            }
-        }
-        records.sort_by(|a, b| (b.created_at, &b.id).cmp(&(a.created_at, &a.id)));
-        Ok(records)
-    }
-
-    pub(super) async fn token(&self, id: &str) -> Result<(TokenRecord, u64), EnrolError> {
-        let entry = self.store.get(&TokenRecord::key(id)).await?;
-        let entry = entry.ok_or_else(|| EnrolError::TokenUnknown { id: id.to_owned() })?;
-        Ok((decode(&entry)?, entry.revision))
-    }
-
-    /// Revokes a token; the nodes it admitted stay.
-    pub async fn revoke_token(&self, id: &str, now: Timestamp) -> Result<TokenView, EnrolError> {
-        let (mut record, revision) = self.token(id).await?;
-        if record.revoked_at.is_none() {
-            record.revoked_at = Some(now);
-            let expect = Expect::Revision(revision);
-            self.store.put(&TokenRecord::key(id), encode(&record)?, expect).await?;
-            log::info!("token {id} was revoked");
-        }
-        Ok(record.view(self.index().uses(id)))
     }
 
     /// The operator token in `file` (0600), made when there is none. It follows the CA: after a rotation the file gets

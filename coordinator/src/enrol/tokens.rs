@@ -5,7 +5,9 @@ use std::time::Duration;
 use outrider_protocol::{Timestamp, TokenKind, TokenRequest, TokenView, TypeMeta};
 use serde::{Deserialize, Serialize};
 
+use super::registrar::{Registrar, decode, encode};
 use super::{EnrolError, TokenText};
+use crate::store::{self, Expect};
 
 /// Life of a *once* token for which none is asked.
 const DEFAULT_LIFE: Duration = Duration::from_secs(24 * 3600);
@@ -206,6 +208,59 @@ pub(super) fn name_problem(name: &str) -> Option<&'static str> {
         Some("letters, digits, '-', '_' and '.' may stand in it")
     } else {
         None
+    }
+}
+
+impl Registrar {
+    /// Makes a token; the answer alone carries its secret.
+    pub async fn create_token(
+        &self,
+        request: &TokenRequest,
+        now: Timestamp,
+    ) -> Result<TokenView, EnrolError> {
+        let text = TokenText::generate(self.authority.pin());
+        let record = TokenRecord::from_request(request, &text, now)?;
+        self.store.put(&TokenRecord::key(&record.id), encode(&record)?, Expect::Absent).await?;
+        log::info!("token {} of kind {} was made", record.id, record.kind);
+        Ok(TokenView { token: text.reveal(), ..record.view(0) })
+    }
+
+    /// Every token, the newest first, without secrets.
+    pub async fn tokens(&self) -> Result<Vec<TokenView>, EnrolError> {
+        let records = self.token_records().await?;
+        let index = self.index();
+        Ok(records.iter().map(|record| record.view(index.uses(&record.id))).collect())
+    }
+
+    pub(super) async fn token_records(&self) -> Result<Vec<TokenRecord>, EnrolError> {
+        let (entries, _) = store::list_all(&*self.store, "tokens/").await?;
+        let mut records: Vec<TokenRecord> = Vec::with_capacity(entries.len());
+        for entry in &entries {
+            match serde_json::from_slice(&entry.value) {
+                Ok(record) => records.push(record),
+                Err(e) => log::error!("{} cannot be read and opens nothing: {e}", entry.key),
+            }
+        }
+        records.sort_by(|a, b| (b.created_at, &b.id).cmp(&(a.created_at, &a.id)));
+        Ok(records)
+    }
+
+    pub(super) async fn token(&self, id: &str) -> Result<(TokenRecord, u64), EnrolError> {
+        let entry = self.store.get(&TokenRecord::key(id)).await?;
+        let entry = entry.ok_or_else(|| EnrolError::TokenUnknown { id: id.to_owned() })?;
+        Ok((decode(&entry)?, entry.revision))
+    }
+
+    /// Revokes a token; the nodes it admitted stay.
+    pub async fn revoke_token(&self, id: &str, now: Timestamp) -> Result<TokenView, EnrolError> {
+        let (mut record, revision) = self.token(id).await?;
+        if record.revoked_at.is_none() {
+            record.revoked_at = Some(now);
+            let expect = Expect::Revision(revision);
+            self.store.put(&TokenRecord::key(id), encode(&record)?, expect).await?;
+            log::info!("token {id} was revoked");
+        }
+        Ok(record.view(self.index().uses(id)))
     }
 }
 

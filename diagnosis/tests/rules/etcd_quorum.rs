@@ -404,15 +404,6 @@ fn states() -> impl Strategy<Value = Vec<State>> {
     prop::collection::vec(state, 1..10)
 }
 
-fn rank(f: &Finding) -> (u8, Severity) {
-    let status = match f.status {
-        Status::True => 0,
-        Status::Unknown => 1,
-        Status::False => 2,
-    };
-    (status, f.severity)
-}
-
 proptest! {
     #![proptest_config(crate::properties())]
     #[test]
@@ -441,7 +432,7 @@ proptest! {
         let i = eligible[victim.index(eligible.len())];
         after[i] = State::Dead;
         let (before, after) = (quorum(cluster(&states, read)), quorum(cluster(&after, read)));
-        prop_assert!(rank(&before) <= rank(&after), "{before:#?}\n{after:#?}");
+        prop_assert!(crate::rank(&before) <= crate::rank(&after), "{before:#?}\n{after:#?}");
     }
 
     #[test]

@@ -371,15 +371,6 @@ fn no_list_in_any_report_is_unknown() {
     assert_eq!(quorum(&nodes).reason, ReasonCode::EtcdQuorumMet, "the others have a list");
 }
 
-fn rank(f: &Finding) -> (u8, Severity) {
-    let status = match f.status {
-        Status::True => 0,
-        Status::Unknown => 1,
-        Status::False => 2,
-    };
-    (status, f.severity)
-}
-
 proptest! {
     #![proptest_config(crate::properties())]
 
@@ -423,7 +414,7 @@ proptest! {
         let after = quorum(&nodes);
         // The last witness takes certainty with it, never the alarm.
         let blind = nodes.iter().all(|n| n.ready != Status::True);
-        prop_assert!(rank(&before) <= rank(&after) || blind && after.severity == Severity::Error, "{before:#?}\n{after:#?}");
+        prop_assert!(crate::rank(&before) <= crate::rank(&after) || blind && after.severity == Severity::Error, "{before:#?}\n{after:#?}");
     }
 
     #[test]

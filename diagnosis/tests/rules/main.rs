@@ -38,6 +38,16 @@ fn expect(f: &Finding, status: Status, severity: Severity, reason: ReasonCode, w
     }
 }
 
+/// How bad a finding is: worse is greater.
+fn rank(f: &Finding) -> (u8, Severity) {
+    let status = match f.status {
+        Status::True => 0,
+        Status::Unknown => 1,
+        Status::False => 2,
+    };
+    (status, f.severity)
+}
+
 /// Properties are random and leave no file behind; a failure prints its smallest input.
 fn properties() -> proptest::test_runner::Config {
     proptest::test_runner::Config { failure_persistence: None, ..Default::default() }
