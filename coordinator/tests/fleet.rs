@@ -278,6 +278,7 @@ fn etcd(node: &str, down: &[&str]) -> Fact<EtcdFacts> {
         expected: None,
         data_folder: None,
         snapshots: None,
+        paths: Vec::new(),
     };
     Fact::known(facts, "in a test", at)
 }

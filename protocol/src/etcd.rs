@@ -60,6 +60,9 @@ pub struct EtcdFacts {
     /// etcd snapshots on this node; absent from agents that do not look.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshots: Option<Fact<Snapshots>>,
+    /// Every path that this was read from: certificates, key, configuration, data.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<String>,
 }
 
 /// One look at a learner on its way.
@@ -85,6 +88,12 @@ pub struct ExpectedMember {
     pub peer_urls: Vec<String>,
     /// Client URLs that it means to be reached at.
     pub client_urls: Vec<String>,
+    /// Its election timeout in milliseconds; absent when it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub election_timeout_ms: Option<u32>,
+    /// Its heartbeat interval in milliseconds; absent when it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heartbeat_ms: Option<u32>,
 }
 
 /// The data folder of the local member.

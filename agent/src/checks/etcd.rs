@@ -1,14 +1,19 @@
-//! Between two full passes over the cluster, one cheap question to the local member: is quorum there?
+//! Between two full passes over the cluster, one cheap question to the local member: is quorum there? And does anything
+//! else look different from the last pass?
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use outrider_protocol::{EtcdFacts, Fact};
+use outrider_protocol::{EtcdFacts, Fact, Timestamp};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::config::EtcdSettings;
+use crate::sense::etcd::{Watched, read, watch};
 use crate::sense::{SenseContext, etcd};
+
+/// A change that is seen between two passes makes the next one due at once, but not more often than this.
+const APART: Duration = Duration::from_secs(5);
 
 /// What one look leaves for the next. Shared by the looks, which follow one another.
 #[derive(Clone, Default)]
@@ -18,6 +23,7 @@ pub(super) struct EtcdWatch(Arc<Mutex<Remembered>>);
 struct Remembered {
     memory: etcd::Memory,
     last: Option<Full>,
+    early: Early,
 }
 
 struct Full {
@@ -27,9 +33,36 @@ struct Full {
     source: String,
 }
 
+impl Full {
+    fn fact(&self, at: Timestamp) -> Fact<EtcdFacts> {
+        Fact::known(self.facts.clone(), self.source.clone(), at)
+    }
+}
+
+/// Passes that a change made due before their time.
+#[derive(Debug, Default)]
+struct Early {
+    last: Option<Instant>,
+    /// Grows with every pass that found everything as it was: something that seems to change all the time, such as a
+    /// proxy that ends idle connections, must not cost a pass every few seconds for ever.
+    wait: Duration,
+}
+
+impl Early {
+    fn allowed(&self) -> bool {
+        self.last.is_none_or(|last| last.elapsed() >= self.wait)
+    }
+
+    fn made(&mut self, found_a_change: bool, full_every: Duration) {
+        self.last = Some(Instant::now());
+        self.wait = if found_a_change { APART } else { (self.wait * 2).max(APART).min(full_every) };
+    }
+}
+
 impl EtcdWatch {
-    /// Reads the cluster. While the last full pass is younger than `full_every` and quorum held in it, only the local
-    /// member is asked; as soon as it does not confirm quorum, the whole cluster is.
+    /// Reads the cluster. While the last full pass is younger than `full_every` and quorum held in it, only cheap
+    /// questions are asked; as soon as the local member does not confirm quorum, or something else is not as it was,
+    /// the whole cluster is read.
     pub(super) async fn look(
         &self,
         cx: &SenseContext,
@@ -37,12 +70,22 @@ impl EtcdWatch {
         full_every: Duration,
     ) -> Fact<EtcdFacts> {
         let remembered = &mut *self.0.lock().await;
-        if let Some(fact) = poll(cx, settings, full_every, remembered).await {
-            return fact;
-        }
+        let due = cheap(cx, settings, full_every, remembered).await;
+        let early = match due {
+            Due::Not(fact) => return fact,
+            Due::Now => false,
+            Due::Early => true,
+        };
         // Should this look be cut short, the next one is a full one.
-        remembered.last = None;
-        let fact = etcd::read(cx, settings, &mut remembered.memory).await;
+        let before = remembered.last.take();
+        let fact = read(cx, settings, &mut remembered.memory).await;
+        if early {
+            let change = match (&before, fact.value()) {
+                (Some(before), Some(now)) => shape(&before.facts) != shape(now),
+                _ => true,
+            };
+            remembered.early.made(change, full_every);
+        }
         if let Fact::Known { value, source, .. } = &fact {
             remembered.last = Some(Full {
                 at: Instant::now(),
@@ -55,22 +98,75 @@ impl EtcdWatch {
     }
 }
 
-/// The last full pass with a fresh word of the local member; `None` when a full pass is due.
-async fn poll(
+/// Whether a full pass is due.
+#[expect(clippy::large_enum_variant, reason = "one lives for the length of a look")]
+enum Due {
+    Not(Fact<EtcdFacts>),
+    Now,
+    Early,
+}
+
+/// The last full pass with what was heard since, unless a full one is due.
+async fn cheap(
     cx: &SenseContext,
     settings: &EtcdSettings,
     full_every: Duration,
     remembered: &mut Remembered,
-) -> Option<Fact<EtcdFacts>> {
-    let last = remembered.last.as_mut()?;
+) -> Due {
+    let Some(last) = remembered.last.as_mut() else { return Due::Now };
     if last.at.elapsed() >= full_every || last.settings != *settings {
-        return None;
+        return Due::Now;
     }
-    let local = last.facts.endpoints.iter_mut().find(|endpoint| endpoint.local)?;
-    local.linearizable_read.value()?;
-    let polled = etcd::poll_local(cx, settings, &mut remembered.memory).await?;
-    polled.value()?;
-    let at = polled.at();
-    local.linearizable_read = polled;
-    Some(Fact::known(last.facts.clone(), last.source.clone(), at))
+    match watch(cx, settings, &mut remembered.memory, &mut last.facts).await {
+        Watched::Lost => Due::Now,
+        Watched::Same(at) => Due::Not(last.fact(at)),
+        Watched::Changed(at, why) if remembered.early.allowed() => {
+            log::debug!("etcd: {why} ({at}): the whole cluster is read again");
+            Due::Early
+        }
+        Watched::Changed(at, _) => Due::Not(last.fact(at)),
+    }
+}
+
+/// What a pass has to find different for a change to have been one: members, who answers, who leads.
+fn shape(facts: &EtcdFacts) -> impl PartialEq {
+    let endpoints: Vec<_> = facts
+        .endpoints
+        .iter()
+        .map(|e| {
+            (e.endpoint.clone(), e.status.value().map(|s| (s.leader.clone(), s.raft_term, s.errors.clone())))
+        })
+        .collect();
+    (endpoints, facts.members.value().map(|list| list.members.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_seems_to_change_all_the_time_costs_ever_fewer_passes() {
+        let full = Duration::from_secs(120);
+        let mut early = Early::default();
+        let mut passes = 0;
+        for _ in 0..600 {
+            if early.allowed() {
+                passes += 1;
+                early.made(false, full);
+            }
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        assert!((5..=10).contains(&passes), "{passes}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn true_changes_are_followed_every_few_seconds() {
+        let full = Duration::from_secs(120);
+        let mut early = Early { last: None, wait: Duration::from_secs(80) };
+        assert!(early.allowed(), "the first one at once");
+        early.made(true, full);
+        assert!(!early.allowed());
+        tokio::time::advance(APART).await;
+        assert!(early.allowed());
+    }
 }

@@ -54,6 +54,34 @@ pub async fn connect(address: SocketAddr, limit: Duration) -> Result<TcpStream, 
     .await
 }
 
+/// How much silence of a peer ends a connection (TCP keep-alive: the kernel's, not a protocol's).
+#[derive(Clone, Copy, Debug)]
+pub struct Silence {
+    /// Before the first question.
+    pub idle: Duration,
+    /// Between questions.
+    pub every: Duration,
+    /// Questions without an answer.
+    pub times: u32,
+}
+
+impl Silence {
+    /// Makes the kernel end `stream` when the peer has been silent for that long, whether something was on its way to it
+    /// or not.
+    pub(super) fn watch(&self, stream: &TcpStream) -> std::io::Result<()> {
+        use rustix::net::sockopt::{
+            set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl, set_tcp_user_timeout,
+        };
+        let all = self.idle + self.every * self.times;
+        set_socket_keepalive(stream, true)?;
+        set_tcp_keepidle(stream, self.idle)?;
+        set_tcp_keepintvl(stream, self.every)?;
+        set_tcp_keepcnt(stream, self.times)?;
+        set_tcp_user_timeout(stream, u32::try_from(all.as_millis()).unwrap_or(u32::MAX))?;
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use super::alert::AlertFirst;
-use super::{Connection, Failure, ProxySettings, Resolve, Url, connect, resolve, tls, within};
+use super::{Connection, Failure, ProxySettings, Resolve, Silence, Url, connect, resolve, tls, within};
 
 /// A byte stream to a server, whatever it is made of.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -27,6 +27,29 @@ pub async fn open(
     limit: Duration,
 ) -> Result<(BoxedStream, String), Failure> {
     let (stream, peer) = tcp(url, fixed, limit).await?;
+    with_tls(stream, peer, url, config, limit).await
+}
+
+/// The same for a stream that is kept: the kernel watches over the peer while nothing is said.
+pub async fn open_watched(
+    url: &Url,
+    config: Option<Arc<ClientConfig>>,
+    fixed: &Resolve,
+    limit: Duration,
+    silence: Silence,
+) -> Result<(BoxedStream, String), Failure> {
+    let (stream, peer) = tcp(url, fixed, limit).await?;
+    silence.watch(&stream)?;
+    with_tls(stream, peer, url, config, limit).await
+}
+
+async fn with_tls(
+    stream: TcpStream,
+    peer: String,
+    url: &Url,
+    config: Option<Arc<ClientConfig>>,
+    limit: Duration,
+) -> Result<(BoxedStream, String), Failure> {
     if !url.tls {
         return Ok((Box::new(stream), peer));
     }

@@ -19,8 +19,8 @@ pub mod tls;
 mod tls_tests;
 mod url;
 
-pub use connect::{Resolve, connect, resolve};
-pub use dial::{BoxedStream, Dialer, Stream, open};
+pub use connect::{Resolve, Silence, connect, resolve};
+pub use dial::{BoxedStream, Dialer, Stream, open, open_watched};
 pub use failure::{Failure, within};
 pub use http::{Answer, Connection, Head, Limits, USER_AGENT};
 pub use proxy::ProxySettings;

@@ -5,11 +5,12 @@
 //! root can have written: `/etc/outrider/helper.d/*.conf` (a path a line) and `[etcd]` of the agent's configuration.
 //!
 //! Bases of RKE2 and K3s are their data folders, which may be configured (`data-dir`) or be links to another disk
-//! (`facts/rke2-k3s-on-disk.md`); their configuration itself is passed as an excerpt only (see `excerpt`).
+//! (`facts/rke2-k3s-on-disk.md`); their configuration itself, and etcd's, is passed as an excerpt only (see `excerpt`).
+//! A folder's entries are named and described (size, time), and nothing in it is opened for that.
 
 use std::path::{Path, PathBuf};
 
-use super::excerpt::excerpt;
+use super::excerpt::Document;
 use super::trusted::Trust;
 
 /// Files below the data folder of RKE2 and of K3s.
@@ -24,7 +25,7 @@ const RANCHER_FILES: [&str; 8] = [
     "agent/*.crt",
 ];
 /// Folders below it that may be listed.
-const RANCHER_FOLDERS: [&str; 8] = [
+const RANCHER_FOLDERS: [&str; 9] = [
     "",
     "server",
     "server/tls",
@@ -33,6 +34,7 @@ const RANCHER_FOLDERS: [&str; 8] = [
     "server/db/etcd",
     "server/db/etcd/member",
     "server/db/etcd/member/wal",
+    "server/db/snapshots",
 ];
 /// Files elsewhere: base, pattern.
 const FILES: [(&str, &str); 13] = [
@@ -53,11 +55,12 @@ const FILES: [(&str, &str); 13] = [
     ("/var/lib/kubelet", "kubeconfig"),
 ];
 /// Folders elsewhere.
-const FOLDERS: [&str; 6] = [
+const FOLDERS: [&str; 7] = [
     "/etc/kubernetes/ssl",
     "/etc/kubernetes/pki",
     "/etc/kubernetes/pki/etcd",
     "/etc/kubernetes/manifests",
+    "/var/lib/etcd",
     "/var/lib/etcd/member",
     "/var/lib/kubelet/pki",
 ];
@@ -73,8 +76,8 @@ pub(super) enum Kind {
     /// A descriptor of the file.
     File,
     /// A descriptor of what may be known of the file.
-    Excerpt,
-    /// The names in the folder.
+    Excerpt(Document),
+    /// The names in the folder, with sizes and times if asked for.
     Folder,
 }
 
@@ -107,16 +110,21 @@ impl AllowList {
         for folder in FOLDERS {
             list.add(Kind::Folder, folder, "");
         }
+        list.add(Kind::Excerpt(Document::EtcdPod), "/etc/kubernetes/manifests", "etcd.yaml");
         for distribution in ["rke2", "k3s"] {
             let config = format!("/etc/rancher/{distribution}");
-            list.add(Kind::Excerpt, &config, "config.yaml");
-            list.add(Kind::Excerpt, &config, "config.yaml.d/*.yaml");
+            list.add(Kind::Excerpt(Document::Rancher), &config, "config.yaml");
+            list.add(Kind::Excerpt(Document::Rancher), &config, "config.yaml.d/*.yaml");
             list.add(Kind::Folder, &config, "config.yaml.d");
             let default = format!("/var/lib/rancher/{distribution}");
-            let configured = data_folder(&trust, &config, &mut problems);
-            for base in std::iter::once(default).chain(configured) {
+            let configured = Configured::read(&trust, &config, &mut problems);
+            for base in std::iter::once(default).chain(configured.data) {
                 RANCHER_FILES.iter().for_each(|p| list.add(Kind::File, &base, p));
                 RANCHER_FOLDERS.iter().for_each(|p| list.add(Kind::Folder, &base, p));
+                list.add(Kind::Excerpt(Document::EtcdConfig), &base, "server/db/etcd/config");
+            }
+            if let Some(folder) = configured.snapshots {
+                list.add(Kind::Folder, &folder, "");
             }
         }
         for path in drop_ins(&trust, &mut problems).into_iter().chain(agent_paths(&trust, &mut problems)) {
@@ -190,25 +198,41 @@ fn split(path: &str) -> Option<(&str, &str)> {
     plain.then_some((base, name))
 }
 
-/// The `data-dir` that root configured below `folder` for RKE2 or K3s; later files win, as there.
-fn data_folder(trust: &Trust, folder: &str, problems: &mut Vec<String>) -> Option<String> {
-    let mut files = vec![PathBuf::from(format!("{folder}/config.yaml"))];
-    files.extend(names(trust, &format!("{folder}/config.yaml.d"), ".yaml", problems));
-    let mut found = None;
-    for file in files {
-        let Some(text) = read(trust, &file, problems) else { continue };
-        match excerpt(&text) {
-            Ok(known) => found = known.get("data-dir").and_then(|v| v.as_str()).map(str::to_owned).or(found),
-            Err(why) => problems.push(format!("{}: {why}", file.display())),
+/// Folders that root configured for RKE2 or K3s.
+#[derive(Default)]
+struct Configured {
+    data: Option<String>,
+    snapshots: Option<String>,
+}
+
+impl Configured {
+    /// What the files below `folder` say; later files win, as there.
+    fn read(trust: &Trust, folder: &str, problems: &mut Vec<String>) -> Self {
+        let mut files = vec![PathBuf::from(format!("{folder}/config.yaml"))];
+        files.extend(names(trust, &format!("{folder}/config.yaml.d"), ".yaml", problems));
+        let mut found = Self::default();
+        for file in files {
+            let Some(text) = read(trust, &file, problems) else { continue };
+            match Document::Rancher.excerpt(&text) {
+                Ok(known) => {
+                    let word = |key| known.get(key).and_then(|v| v.as_str()).map(str::to_owned);
+                    found.data = word("data-dir").or(found.data);
+                    found.snapshots = word("etcd-snapshot-dir").or(found.snapshots);
+                }
+                Err(why) => problems.push(format!("{}: {why}", file.display())),
+            }
         }
-    }
-    let found = found?;
-    // The folder itself, and what lies below it, must be a path that can be asked for.
-    if is_plain(&found) && found.matches('/').count() > 1 {
-        Some(found)
-    } else {
-        problems.push(format!("data-dir {found:?} in {folder} is no plain absolute path below a folder"));
-        None
+        let mut usable = |key, path: Option<String>| {
+            // The folder itself, and what lies below it, must be a path that can be asked for.
+            let path = path.filter(|path| !path.is_empty())?;
+            if is_plain(&path) && path.matches('/').count() > 1 {
+                return Some(path);
+            }
+            problems.push(format!("{key} {path:?} in {folder} is no plain absolute path below a folder"));
+            None
+        };
+        let data = usable("data-dir", found.data);
+        Self { data, snapshots: usable("etcd-snapshot-dir", found.snapshots) }
     }
 }
 

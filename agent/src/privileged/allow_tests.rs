@@ -72,8 +72,19 @@ fn the_clients_keys_are_on_the_list_and_the_servers_are_not() {
     assert!(list.find(Kind::Folder, "/etc/kubernetes/ssl").is_some());
     assert!(list.find(Kind::Folder, "/root").is_none());
     for excerpt in ["/etc/rancher/rke2/config.yaml", "/etc/rancher/k3s/config.yaml.d/50-rancher.yaml"] {
-        assert!(list.find(Kind::Excerpt, excerpt).is_some(), "{excerpt}");
+        assert!(list.find(Kind::Excerpt(Document::Rancher), excerpt).is_some(), "{excerpt}");
     }
+    // Who a member means to be, in part only, and folders without what lies in them.
+    for (document, path) in [
+        (Document::EtcdConfig, "/var/lib/rancher/k3s/server/db/etcd/config"),
+        (Document::EtcdPod, "/etc/kubernetes/manifests/etcd.yaml"),
+    ] {
+        assert!(list.find(Kind::Excerpt(document), path).is_some(), "{path}");
+        assert!(!allowed(&list, path), "{path}");
+    }
+    let snapshots = "/var/lib/rancher/rke2/server/db/snapshots";
+    assert!(list.find(Kind::Folder, snapshots).is_some());
+    assert!(!allowed(&list, &format!("{snapshots}/etcd-snapshot-n1-1700000000")));
 }
 
 #[test]
@@ -88,6 +99,27 @@ fn a_configured_data_folder_is_on_the_list() {
     assert_eq!(found, Some((Path::new("/data/rke2"), PathBuf::from("server/tls/etcd/client.key"))));
     assert!(allowed(&list, "/var/lib/rancher/rke2/server/tls/etcd/client.key"));
     assert!(!allowed(&list, "/data/old/server/tls/etcd/client.key"));
+    assert!(list.find(Kind::Excerpt(Document::EtcdConfig), "/data/rke2/server/db/etcd/config").is_some());
+}
+
+#[test]
+fn a_configured_folder_of_snapshots_may_be_listed_and_nothing_in_it_opened() {
+    let root = Root::new();
+    root.write("/etc/rancher/k3s/config.yaml", "etcd-snapshot-dir: /mnt/backup/etcd\n", 0o600);
+    root.write("/etc/rancher/rke2/config.yaml", "etcd-snapshot-dir: ../../etc\ndata-dir: ''\n", 0o600);
+    let (list, problems) = root.load();
+    assert_eq!(
+        list.find(Kind::Folder, "/mnt/backup/etcd"),
+        Some((Path::new("/mnt/backup/etcd"), PathBuf::new()))
+    );
+    assert!(!allowed(&list, "/mnt/backup/etcd/snapshot") && list.find(Kind::Folder, "/mnt/backup").is_none());
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(problems[0].contains("etcd-snapshot-dir"), "{problems:?}");
+    root.write("/etc/rancher/k3s/config.yaml", "etcd-snapshot-dir: /mnt/backup/etcd\n", 0o666);
+    assert!(
+        root.load().0.find(Kind::Folder, "/mnt/backup/etcd").is_none(),
+        "not from a file others may write"
+    );
 }
 
 #[test]
@@ -162,7 +194,8 @@ proptest! {
     fn nothing_escapes_the_bases(path in "(/(\\.\\.|\\.|server|tls|etcd|client\\.key|[a-z.*]{0,6})){1,9}") {
         let (list, _) = AllowList::load(Path::new("/nonexistent"), 0);
         for asked in [path.clone(), format!("/var/lib/rancher/rke2{path}"), format!("/etc/kubernetes/pki{path}")] {
-            for kind in [Kind::File, Kind::Excerpt, Kind::Folder] {
+            let excerpts = [Document::Rancher, Document::EtcdConfig, Document::EtcdPod].map(Kind::Excerpt);
+            for kind in excerpts.into_iter().chain([Kind::File, Kind::Folder]) {
                 if let Some((base, below)) = list.find(kind, &asked) {
                     prop_assert!(below.components().all(|c| matches!(c, std::path::Component::Normal(_))));
                     prop_assert_eq!(base.join(&below), PathBuf::from(&asked));

@@ -7,13 +7,14 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{Mode, OFlags};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketAddrUnix, SocketFlags,
     SocketType, connect, recvmsg, socket_with, sockopt,
 };
 
 use super::wire::{MAX_REPLY, Refusal, Reply, Request};
-use crate::sense::{OpenFile, file};
+use crate::sense::{Folder, OpenFile, describe, file};
 
 /// Opens with the caller's own rights: enough for root and for tests.
 #[derive(Clone, Debug)]
@@ -54,6 +55,11 @@ impl OpenFile for DirectOpener {
         names.sort();
         Ok(names)
     }
+
+    fn describe(&self, path: &Path) -> io::Result<Folder> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        describe(rustix::fs::open(self.path(path), flags, Mode::empty())?)
+    }
 }
 
 /// Opens with the caller's own rights, and asks the root helper where they do not reach.
@@ -90,6 +96,14 @@ impl HelperOpener {
     pub(super) fn ask_list(&self, path: &Path) -> io::Result<Vec<String>> {
         match self.ask(&Request::List(text(path)?))?.0 {
             Reply::Names(names) => Ok(names),
+            reply => Err(refused(path, reply)),
+        }
+    }
+
+    /// A description from the helper.
+    pub(super) fn ask_describe(&self, path: &Path) -> io::Result<Folder> {
+        match self.ask(&Request::Describe(text(path)?))?.0 {
+            Reply::Folder(folder) => Ok(folder),
             reply => Err(refused(path, reply)),
         }
     }
@@ -187,6 +201,13 @@ impl OpenFile for HelperOpener {
     fn list(&self, path: &Path) -> io::Result<Vec<String>> {
         match self.direct.list(path) {
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => self.ask_list(path),
+            direct => direct,
+        }
+    }
+
+    fn describe(&self, path: &Path) -> io::Result<Folder> {
+        match self.direct.describe(path) {
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => self.ask_describe(path),
             direct => direct,
         }
     }

@@ -1,8 +1,10 @@
-//! What the daemon may know of the configuration of RKE2 and K3s.
+//! What the daemon may know of configuration that only root may read.
 //!
-//! Their `config.yaml` holds the join token and may hold a database password, so it is never passed. The helper reads
-//! it and passes a document of the few keys that tell which datastore a node has and where (`facts/rke2-k3s-on-disk.md`,
-//! section 5), in a sealed memory file: to the daemon it is the file with its secrets left out.
+//! The `config.yaml` of RKE2 and K3s holds the join token and may hold a database password, so it is never passed. The
+//! helper reads it and passes a document of the few keys that tell which datastore a node has and where
+//! (`facts/rke2-k3s-on-disk.md`, section 5), in a sealed memory file: to the daemon it is the file with its secrets left
+//! out. etcd's own configuration has no secret that we know of, and whoever wrote it may have put one in: of it only
+//! the keys pass that say who the member means to be.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,23 +12,69 @@ use std::io::{self, Seek, Write};
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-/// Keys without a secret in them.
-const KEYS: [&str; 4] = ["data-dir", "disable-etcd", "node-ip", "cluster-init"];
+/// Keys of RKE2 and K3s without a secret in them.
+const RANCHER_KEYS: [&str; 7] = [
+    "data-dir",
+    "disable-etcd",
+    "node-ip",
+    "cluster-init",
+    "etcd-snapshot-dir",
+    "etcd-s3",
+    "etcd-disable-snapshots",
+];
+/// Keys and flags of etcd that say who the member means to be.
+const ETCD_KEYS: [&str; 9] = [
+    "name",
+    "data-dir",
+    "initial-advertise-peer-urls",
+    "listen-peer-urls",
+    "advertise-client-urls",
+    "listen-client-urls",
+    "listen-metrics-urls",
+    "election-timeout",
+    "heartbeat-interval",
+];
 /// Of this one only the scheme is kept: the rest is a connection string with a password.
 const DATASTORE: &str = "datastore-endpoint";
 
-/// The keys that may be known, of the text of a configuration file. The error never quotes the text.
-pub(super) fn excerpt(text: &str) -> Result<BTreeMap<String, Value>, &'static str> {
-    if text.trim().is_empty() {
-        return Ok(BTreeMap::new());
+/// Which document it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Document {
+    /// `config.yaml` of RKE2 or K3s.
+    Rancher,
+    /// The configuration file that they write for etcd.
+    EtcdConfig,
+    /// etcd's static pod, with its flags.
+    EtcdPod,
+}
+
+impl Document {
+    /// What may be known of the text of a configuration file, in the form of the whole. The error never quotes the
+    /// text.
+    pub(super) fn excerpt(self, text: &str) -> Result<BTreeMap<String, Value>, &'static str> {
+        if text.trim().is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let all: Option<BTreeMap<String, Value>> =
+            serde_saphyr::from_str(text).map_err(|_| "not the YAML of a configuration")?;
+        let mut all = all.unwrap_or_default();
+        Ok(match self {
+            Document::Rancher => rancher(all),
+            Document::EtcdConfig => {
+                all.retain(|key, _| ETCD_KEYS.contains(&key.as_str()));
+                all
+            }
+            Document::EtcdPod => pod(&Value::Object(all.into_iter().collect())),
+        })
     }
-    let all: Option<BTreeMap<String, Value>> =
-        serde_saphyr::from_str(text).map_err(|_| "not the YAML of a configuration")?;
+}
+
+fn rancher(all: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
     // A key may end in `+`: its values are added to those of earlier files.
-    let known = |key: &str| KEYS.contains(&key.trim_end_matches('+'));
-    let kept = all.unwrap_or_default().into_iter().filter_map(|(key, value)| {
+    let known = |key: &str| RANCHER_KEYS.contains(&key.trim_end_matches('+'));
+    let kept = all.into_iter().filter_map(|(key, value)| {
         if key == DATASTORE {
             let scheme =
                 value.as_str().and_then(|v| v.split_once("://")).map(|(scheme, _)| format!("{scheme}://"));
@@ -39,7 +87,26 @@ pub(super) fn excerpt(text: &str) -> Result<BTreeMap<String, Value>, &'static st
         }
         known(&key).then_some((key, value))
     });
-    Ok(kept.collect())
+    kept.collect()
+}
+
+/// The container `etcd` with the flags that may be known; flags of one word only (`--flag=value`), as kubeadm writes
+/// them.
+fn pod(all: &Value) -> BTreeMap<String, Value> {
+    let known = |word: &&str| {
+        let flag = word.trim_start_matches('-').split_once('=').map_or("", |(flag, _)| flag);
+        word.starts_with('-') && ETCD_KEYS.contains(&flag)
+    };
+    let containers = all.pointer("/spec/containers").and_then(Value::as_array).into_iter().flatten();
+    let kept: Vec<Value> = containers
+        .filter(|container| container["name"] == "etcd")
+        .map(|container| {
+            let words = [&container["command"], &container["args"]].into_iter().filter_map(Value::as_array);
+            let flags: Vec<&str> = words.flatten().filter_map(Value::as_str).filter(known).collect();
+            json!({ "name": "etcd", "command": flags })
+        })
+        .collect();
+    BTreeMap::from([("spec".to_owned(), json!({ "containers": kept }))])
 }
 
 /// The excerpt as a file that nobody can change.
@@ -57,6 +124,36 @@ mod tests {
     use std::io::Read;
 
     use super::*;
+
+    fn excerpt(text: &str) -> Result<BTreeMap<String, Value>, &'static str> {
+        Document::Rancher.excerpt(text)
+    }
+
+    #[test]
+    fn of_etcd_passes_who_the_member_means_to_be() {
+        let text = "name: n1-1a2b3c4d\nelection-timeout: 5000\nauth-token: s3cret\ninitial-cluster-token: s3cret\n\
+                    client-transport-security:\n  key-file: /s3cret\nlisten-peer-urls: https://10.0.0.1:2380\n";
+        let kept = Document::EtcdConfig.excerpt(text).unwrap();
+        let keys: Vec<&String> = kept.keys().collect();
+        assert_eq!(keys, ["election-timeout", "listen-peer-urls", "name"]);
+        assert_eq!((&kept["name"], &kept["election-timeout"]), (&json!("n1-1a2b3c4d"), &json!(5000)));
+        assert!(Document::EtcdConfig.excerpt("- s3cret").is_err_and(|e| !e.contains("s3cret")));
+    }
+
+    #[test]
+    fn of_a_pod_pass_the_same_flags_of_the_one_container() {
+        let text = "metadata: {annotations: {x: s3cret}}\nspec:\n  containers:\n  - name: other\n    command: [s3cret]\n\
+                    - name: etcd\n    env: [{name: X, value: s3cret}]\n    command: [etcd, --name=cp1, --auth-token=s3cret,\n\
+                    --peer-key-file=/s3cret, s3cret, --data-dir]\n    args: [--election-timeout=2000]\n";
+        let text = text.replace("\n- name", "\n  - name").replace("\n--peer", "\n     --peer");
+        let kept = Document::EtcdPod.excerpt(&text).unwrap();
+        let expected =
+            json!({"containers": [{"name": "etcd", "command": ["--name=cp1", "--election-timeout=2000"]}]});
+        assert_eq!(kept, BTreeMap::from([("spec".to_owned(), expected)]));
+        for text in ["spec: 1", "spec: {containers: [1, {name: etcd}]}", "kind: Pod"] {
+            assert!(Document::EtcdPod.excerpt(text).is_ok(), "{text}");
+        }
+    }
 
     #[test]
     fn secrets_are_left_out() {

@@ -13,9 +13,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 use super::allow::{AllowList, Kind, MAX_CONFIG};
-use super::excerpt::{self, excerpt};
+use super::excerpt::{self, Document};
 use super::trusted::Trust;
 use super::wire::{MAX_REPLY, MAX_REQUEST, Refusal, Reply, Request};
+use crate::sense::{Folder, describe, file};
 
 /// What the helper opens, and for whom.
 #[derive(Debug)]
@@ -117,14 +118,8 @@ fn answer(
     };
     match reply {
         Ok(Answer::File(file)) => send_file(stream, &Reply::Opened.to_line()?, &file),
-        Ok(Answer::Names(names)) => {
-            let line = Reply::Names(names).to_line()?;
-            if line.len() <= MAX_REPLY {
-                return (&mut &*stream).write_all(&line);
-            }
-            let reply = Reply::refused(Refusal::Failed, "too many names for one answer");
-            (&mut &*stream).write_all(&reply.to_line()?)
-        }
+        Ok(Answer::Names(names)) => send_line(stream, &Reply::Names(names)),
+        Ok(Answer::Folder(folder)) => send_line(stream, &Reply::Folder(folder)),
         Err((refusal, detail)) => {
             // "Nothing there" is an answer like any other; the rest may be an attack.
             if refusal != Refusal::NotFound {
@@ -162,6 +157,15 @@ fn read_request(stream: &UnixStream, limit: Duration) -> io::Result<Result<Reque
     }
 }
 
+/// Sends an answer that may have grown too long with its folder.
+fn send_line(stream: &UnixStream, reply: &Reply) -> io::Result<()> {
+    let mut line = reply.to_line()?;
+    if line.len() > MAX_REPLY {
+        line = Reply::refused(Refusal::Failed, "too many names for one answer").to_line()?;
+    }
+    (&mut &*stream).write_all(&line)
+}
+
 /// Sends the line with the descriptor.
 fn send_file(stream: &UnixStream, line: &[u8], file: &OwnedFd) -> io::Result<()> {
     let fds = [file.as_fd()];
@@ -177,14 +181,23 @@ fn send_file(stream: &UnixStream, line: &[u8], file: &OwnedFd) -> io::Result<()>
 enum Answer {
     File(OwnedFd),
     Names(Vec<String>),
+    Folder(Folder),
 }
+
+/// Kinds of entries that answer to "open".
+const OPENED: [Kind; 4] = [
+    Kind::File,
+    Kind::Excerpt(Document::Rancher),
+    Kind::Excerpt(Document::EtcdConfig),
+    Kind::Excerpt(Document::EtcdPod),
+];
 
 impl Helper {
     fn answer(&self, request: &Request) -> Result<Answer, (Refusal, String)> {
         let trust = Trust { root: self.root.clone(), owner: self.owner };
         let (kinds, path) = match request {
-            Request::Open(path) => (&[Kind::File, Kind::Excerpt][..], path),
-            Request::List(path) => (&[Kind::Folder][..], path),
+            Request::Open(path) => (&OPENED[..], path),
+            Request::List(path) | Request::Describe(path) => (&[Kind::Folder][..], path),
         };
         let entry = kinds.iter().find_map(|kind| Some((*kind, self.allow.find(*kind, path)?)));
         let Some((kind, (base, below))) = entry else {
@@ -196,12 +209,26 @@ impl Helper {
             }
             Kind::Folder => {
                 let folder = trust.resolve(base).and_then(|b| trust.open_folder(&b, &below));
-                folder.and_then(list).map(Answer::Names)
+                match request {
+                    Request::Describe(_) => folder.and_then(describe).map(Answer::Folder),
+                    _ => folder.and_then(list).map(Answer::Names),
+                }
             }
-            Kind::Excerpt => trust.read(Path::new(path), MAX_CONFIG).and_then(|text| {
-                let known = excerpt(&text).map_err(io::Error::other)?;
-                excerpt::to_file(&known).map(Answer::File)
-            }),
+            Kind::Excerpt(document) => {
+                let text = match document {
+                    // It may be a link to where a person keeps it, so every folder on the way must be root's.
+                    Document::Rancher => trust.read(Path::new(path), MAX_CONFIG),
+                    // Its folder may belong to etcd's own user: no link is followed.
+                    Document::EtcdConfig | Document::EtcdPod => trust
+                        .resolve(base)
+                        .and_then(|b| trust.open_file(&b, &below))
+                        .and_then(|f| file::text(file::read_bounded(f, MAX_CONFIG)?)),
+                };
+                text.and_then(|text| {
+                    let known = document.excerpt(&text).map_err(io::Error::other)?;
+                    excerpt::to_file(&known).map(Answer::File)
+                })
+            }
         };
         found.map_err(|e| refusal(Path::new(path), &e))
     }

@@ -173,6 +173,45 @@ fn a_configuration_comes_without_its_secrets() {
 }
 
 #[test]
+fn a_folder_is_described_without_opening_what_lies_in_it() {
+    let bed = Bed::start(short(800));
+    let snapshots = "/var/lib/rancher/rke2/server/db/snapshots";
+    std::fs::create_dir_all(bed.on_machine(snapshots)).unwrap();
+    std::fs::write(bed.on_machine(&format!("{snapshots}/etcd-snapshot-n1-1")), "12345").unwrap();
+    let folder = bed.client().0.ask_describe(Path::new(snapshots)).unwrap();
+    let names: Vec<(&str, u64)> = folder.entries.iter().map(|e| (e.name.as_str(), e.size)).collect();
+    assert_eq!(names, [("etcd-snapshot-n1-1", 5)]);
+    assert!(folder.free_bytes.is_some_and(|free| free > 0));
+    let error = bed.client().open(&format!("{snapshots}/etcd-snapshot-n1-1")).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{error}");
+    let describe = |path: &str| bed.client().0.ask_describe(Path::new(path)).unwrap_err();
+    assert_eq!(describe("/root").kind(), io::ErrorKind::PermissionDenied);
+    assert_eq!(describe("/var/lib/etcd").kind(), io::ErrorKind::NotFound);
+    // A folder that somebody turned into a link leads nowhere.
+    std::fs::rename(bed.on_machine(snapshots), bed.on_machine("/elsewhere")).unwrap();
+    symlink("/elsewhere", bed.on_machine(snapshots)).unwrap();
+    assert_eq!(describe(snapshots).kind(), io::ErrorKind::InvalidInput);
+    bed.end();
+}
+
+#[test]
+fn etcds_own_configuration_comes_in_part_and_through_no_link() {
+    let bed = Bed::start(short(800));
+    let folder = bed.on_machine("/var/lib/rancher/rke2/server/db/etcd");
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = "/var/lib/rancher/rke2/server/db/etcd/config";
+    std::fs::write(folder.join("config"), "name: n1\nauth-token: s3cret\n").unwrap();
+    // With a hardening profile the folder is etcd's own user's: that does not make it untrue.
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
+    assert_eq!(bed.client().open(path).unwrap(), r#"{"name":"n1"}"#);
+    std::fs::write(bed.on_machine("/other"), "name: stolen\n").unwrap();
+    std::fs::remove_file(folder.join("config")).unwrap();
+    symlink("/other", folder.join("config")).unwrap();
+    assert_eq!(bed.client().open(path).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    bed.end();
+}
+
+#[test]
 fn another_user_is_refused_before_the_question() {
     let stranger = nix::unistd::geteuid().as_raw() + 1;
     let bed = Bed::start_for(vec![stranger], short(300));

@@ -1,11 +1,13 @@
 //! The words between daemon and helper: one JSON line each way on a stream socket, then the connection ends.
 //!
 //! `{"open":"/path"}` is answered by `"opened"` with the descriptor as ancillary data, `{"list":"/folder"}` by
-//! `{"names":[…]}`, and either by `{"refused":{"refusal":…,"detail":…}}`.
+//! `{"names":[…]}`, `{"describe":"/folder"}` by `{"folder":{…}}` with sizes and times, and each by `{"refused":{"refusal":…,"detail":…}}`.
 
 use std::io;
 
 use serde::{Deserialize, Serialize};
+
+use crate::sense::Folder;
 
 /// Longest request in bytes, line end included: a path has at most 4095 bytes, JSON may escape some of them.
 pub(super) const MAX_REQUEST: usize = 8 * 1024;
@@ -20,6 +22,8 @@ pub enum Request {
     Open(String),
     /// The names in this folder.
     List(String),
+    /// What lies in this folder, with sizes and times.
+    Describe(String),
 }
 
 /// What the helper answers.
@@ -30,6 +34,8 @@ pub enum Reply {
     Opened,
     /// Names in the folder, ordered.
     Names(Vec<String>),
+    /// What lies in the folder.
+    Folder(Folder),
     /// No, and why.
     Refused {
         /// The kind of refusal.
@@ -99,14 +105,21 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::sense::Entry;
 
     #[test]
     fn the_words_are_fixed() {
         let text = |line: io::Result<Vec<u8>>| String::from_utf8(line.unwrap()).unwrap();
         assert_eq!(text(Request::Open("/a".into()).to_line()), "{\"open\":\"/a\"}\n");
         assert_eq!(text(Request::List("/a".into()).to_line()), "{\"list\":\"/a\"}\n");
+        assert_eq!(text(Request::Describe("/a".into()).to_line()), "{\"describe\":\"/a\"}\n");
         assert_eq!(text(Reply::Opened.to_line()), "\"opened\"\n");
         assert_eq!(text(Reply::Names(vec!["x".into()]).to_line()), "{\"names\":[\"x\"]}\n");
+        let entry = Entry { name: "x".into(), file: true, size: 7, modified_ms: -1 };
+        let folder = text(Reply::Folder(Folder { entries: vec![entry], free_bytes: None }).to_line());
+        let expected =
+            r#"{"folder":{"entries":[{"name":"x","file":true,"size":7,"modifiedMs":-1}],"freeBytes":null}}"#;
+        assert_eq!(folder.trim_end(), expected);
         let refused = text(Reply::refused(Refusal::NotAllowed, "no").to_line());
         assert_eq!(refused, "{\"refused\":{\"refusal\":\"notAllowed\",\"detail\":\"no\"}}\n");
     }
@@ -120,7 +133,7 @@ mod tests {
 
         #[test]
         fn any_path_survives_the_way(path in "\\PC{0,60}") {
-            for request in [Request::Open(path.clone()), Request::List(path.clone())] {
+            for request in [Request::Open(path.clone()), Request::List(path.clone()), Request::Describe(path.clone())] {
                 let line = request.to_line().unwrap();
                 prop_assert_eq!(line.iter().filter(|b| **b == b'\n').count(), 1);
                 prop_assert_eq!(Request::from_line(line.trim_ascii_end()), Ok(request));

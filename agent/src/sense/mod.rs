@@ -7,6 +7,7 @@ pub mod clock;
 pub mod cloud_init;
 pub mod etcd;
 pub(crate) mod file;
+mod folder;
 pub mod guest_agent;
 pub mod host;
 pub mod load_balancer;
@@ -22,6 +23,9 @@ use std::sync::Arc;
 
 use outrider_protocol::Timestamp;
 
+pub(crate) use folder::describe;
+pub use folder::{Entry, Folder};
+
 /// Opens files the daemon may not open itself. The production implementation asks the root helper, which passes
 /// descriptors of an allow-list (see `privileged`); a root caller and tests open directly.
 pub trait OpenFile: Send + Sync {
@@ -29,6 +33,8 @@ pub trait OpenFile: Send + Sync {
     fn open(&self, path: &Path) -> io::Result<File>;
     /// Names in the folder `path`.
     fn list(&self, path: &Path) -> io::Result<Vec<String>>;
+    /// What lies in the folder `path`, with sizes and times, none of it opened.
+    fn describe(&self, path: &Path) -> io::Result<Folder>;
 }
 
 /// What every sensor is given.

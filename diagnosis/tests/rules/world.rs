@@ -206,6 +206,7 @@ pub fn etcd_from(local: usize, n: usize) -> EtcdFacts {
         expected: None,
         data_folder: None,
         snapshots: None,
+        paths: Vec::new(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! A gRPC client for one etcd endpoint: tonic's codec and framing over hyper's HTTP/2, on our own connection.
 //!
-//! It can ask for status, members, alarms and one key. Defragmentation, alarm clearing, member changes and snapshots
+//! It can ask for status, members, alarms, one key, and the names of keys. Defragmentation, alarm clearing, member changes and snapshots
 //! have no code here (`facts/etcd.md`, section 2, trap).
 
 use std::future::Future;
@@ -24,14 +24,33 @@ use tonic::client::GrpcService;
 use tonic::{Code, Status};
 use tonic_prost::ProstCodec;
 
+use super::nodes::{MAX_KEYS, REGISTRY};
 use super::wire::*;
-use crate::net::{BoxedStream, Failure, Resolve, Url, open, within};
+use crate::net::{BoxedStream, Failure, Resolve, Silence, Url, open_watched, within};
 
 /// Largest message we take; a member list or status is a thousandth of it.
 const MAX_MESSAGE: usize = 1024 * 1024;
 
+/// More members, URLs of one, errors or alarms than any sound cluster has.
+const MAX_ITEMS: usize = 64;
+/// Longest text in an answer; names and URLs are a fraction of it.
+const MAX_TEXT: usize = 1024;
+
+/// When the kernel takes a peer for lost: asked after three silent seconds, then once a second, given up at the third
+/// question. It costs neither us nor etcd a call, and is not seen in etcd's log.
+const SILENCE: Silence = Silence { idle: Duration::from_secs(3), every: Duration::from_secs(1), times: 3 };
+
 /// The key we read to see whether a quorum answers. It need not exist.
 const PROBE_KEY: &[u8] = b"outrider/health";
+
+/// A linearizable read that was answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Read {
+    /// How long it took, in milliseconds.
+    pub(super) ms: f64,
+    /// The raft term at the time; 0 when it was not told.
+    pub(super) raft_term: u64,
+}
 
 /// A kept connection to one endpoint. Clones share it; it closes when the last one is dropped.
 #[derive(Clone, Debug)]
@@ -60,7 +79,8 @@ impl Client {
         limit: Duration,
     ) -> Result<Self, Failure> {
         within(limit, format!("connecting to {url}"), async {
-            let (stream, _) = open(url, tls, &Resolve::new(), limit).await.map_err(not_grpc)?;
+            let (stream, _) =
+                open_watched(url, tls, &Resolve::new(), limit, SILENCE).await.map_err(not_grpc)?;
             Self::speak(stream, url).await
         })
         .await
@@ -96,30 +116,68 @@ impl Client {
 
     /// `Maintenance/Status`: this endpoint about itself.
     pub(super) async fn status(&mut self) -> Result<StatusResponse, Failure> {
-        self.call("/etcdserverpb.Maintenance/Status", StatusRequest {}).await
+        let mut status: StatusResponse =
+            self.call("/etcdserverpb.Maintenance/Status", StatusRequest {}).await?;
+        shorten(&mut status.version);
+        status.errors.truncate(MAX_ITEMS);
+        status.errors.iter_mut().for_each(shorten);
+        Ok(status)
     }
 
-    /// `Cluster/MemberList`.
+    /// `Cluster/MemberList`. A list that no etcd would send is refused, not cut: half a list would be another cluster.
     pub(super) async fn member_list(&mut self, linearizable: bool) -> Result<MemberListResponse, Failure> {
-        self.call("/etcdserverpb.Cluster/MemberList", MemberListRequest { linearizable }).await
+        let list: MemberListResponse =
+            self.call("/etcdserverpb.Cluster/MemberList", MemberListRequest { linearizable }).await?;
+        let texts = |m: &Member| m.peer_urls.len() + m.client_urls.len();
+        let unusable = if list.members.is_empty() {
+            // `facts/etcd.md`, section 1: an empty list is no news of a healthy cluster.
+            "the member list came empty".to_owned()
+        } else if list.members.len() > MAX_ITEMS || list.members.iter().any(|m| texts(m) > MAX_ITEMS) {
+            format!("a list of {} members: no etcd has that many, or as many URLs", list.members.len())
+        } else if list.members.iter().any(|m| {
+            [&m.name].into_iter().chain(&m.peer_urls).chain(&m.client_urls).any(|text| text.len() > MAX_TEXT)
+        }) {
+            format!("the member list has a name or URL of more than {MAX_TEXT} bytes")
+        } else {
+            return Ok(list);
+        };
+        Err(Failure::new(UnknownCause::InvalidAnswer, unusable))
     }
 
     /// `Maintenance/Alarm` with action GET. etcd answers it by consensus: without quorum it does not.
     pub(super) async fn alarms(&mut self) -> Result<AlarmResponse, Failure> {
-        self.call("/etcdserverpb.Maintenance/Alarm", AlarmGetRequest {}).await
+        let mut answer: AlarmResponse =
+            self.call("/etcdserverpb.Maintenance/Alarm", AlarmGetRequest {}).await?;
+        answer.alarms.truncate(MAX_ITEMS);
+        Ok(answer)
     }
 
-    /// A linearizable `KV/Range` of one key, in milliseconds: proves that a quorum answers this member.
-    pub(super) async fn linearizable_read(&mut self) -> Result<f64, Failure> {
+    /// A linearizable `KV/Range` of one key: proves that a quorum answers this member.
+    pub(super) async fn linearizable_read(&mut self) -> Result<Read, Failure> {
         let start = Instant::now();
         let request = ReadRequest { key: PROBE_KEY.to_vec(), count_only: true };
-        match self.call::<_, ReadResponse>("/etcdserverpb.KV/Range", request).await {
+        let raft_term = match self.call::<_, ReadResponse>("/etcdserverpb.KV/Range", request).await {
+            Ok(answer) => answer.header.map_or(0, |header| header.raft_term),
             // Permissions are looked up in what the quorum agreed on, so a refusal proves it as well as an answer.
-            Ok(_) | Err(Failure { cause: UnknownCause::Forbidden, .. }) => {
-                Ok(start.elapsed().as_secs_f64() * 1000.0)
-            }
-            Err(failure) => Err(failure),
-        }
+            Err(Failure { cause: UnknownCause::Forbidden, .. }) => 0,
+            Err(failure) => return Err(failure),
+        };
+        Ok(Read { ms: start.elapsed().as_secs_f64() * 1000.0, raft_term })
+    }
+
+    /// The names of the keys that Kubernetes keeps its Nodes under. Serializable: what this member holds.
+    pub(super) async fn node_keys(&mut self) -> Result<KeysResponse, Failure> {
+        let first = REGISTRY.as_bytes();
+        // The first key that does not begin with the prefix: its last byte, a slash, one higher.
+        let range_end = [&first[..first.len() - 1], b"0"].concat();
+        let request = KeysRequest {
+            key: first.to_vec(),
+            range_end,
+            limit: MAX_KEYS,
+            serializable: true,
+            keys_only: true,
+        };
+        self.call("/etcdserverpb.KV/Range", request).await
     }
 
     async fn call<Q, A>(&mut self, path: &'static str, request: Q) -> Result<A, Failure>
@@ -138,6 +196,13 @@ impl Client {
             Ok(answer) => Ok(answer.into_inner()),
             Err(status) => Err(self.driver.first_error.get().unwrap_or_else(|| failure_of(&status))),
         }
+    }
+}
+
+/// Cuts a text that is only shown.
+fn shorten(text: &mut String) {
+    if text.len() > MAX_TEXT {
+        text.truncate(text.floor_char_boundary(MAX_TEXT));
     }
 }
 

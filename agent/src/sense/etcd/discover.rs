@@ -3,11 +3,14 @@
 //! no etcd is told apart from one whose files could not be read.
 
 use std::io::{self, Read};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use outrider_protocol::{Distribution, UnknownCause};
 
+use super::disk::SnapshotSettings;
+use super::expected::Configuration;
 use super::rancher;
 use crate::config::EtcdSettings;
 use crate::net::{Failure, Url};
@@ -33,6 +36,29 @@ pub(super) struct Found {
     pub(super) election_timeout: Duration,
     /// The local member's name, where a file tells it.
     pub(super) local_name: Option<String>,
+    /// Where the local member's configuration stands.
+    pub(super) configuration: Configuration,
+    /// The local member's data folder, where the distribution fixes it.
+    pub(super) data: Option<PathBuf>,
+    /// Its snapshots, where the distribution makes any.
+    pub(super) snapshots: Option<SnapshotSettings>,
+}
+
+impl Found {
+    /// Every path that is read for this etcd.
+    pub(super) fn paths(&self) -> Vec<String> {
+        let mut paths: Vec<&Path> = Vec::new();
+        if let Some(files) = &self.files {
+            paths.push(&files.ca);
+            paths.extend(files.client.iter().flat_map(|(certificate, key)| [certificate.as_path(), key]));
+        }
+        if let Configuration::File(path) | Configuration::Pod(path) = &self.configuration {
+            paths.push(path);
+        }
+        paths.extend(self.data.as_deref());
+        paths.extend(self.snapshots.as_ref().map(|s| s.folder.as_path()));
+        paths.iter().map(|path| path.display().to_string()).collect()
+    }
 }
 
 /// PEM files towards the client port.
@@ -190,6 +216,7 @@ fn configured(settings: &EtcdSettings) -> Step {
         }
         None => None,
     };
+    let here = endpoints.first().is_some_and(is_here);
     Step::found(Found {
         distribution: Distribution::Configured,
         found_by: "[etcd] endpoints".into(),
@@ -198,6 +225,9 @@ fn configured(settings: &EtcdSettings) -> Step {
         files,
         election_timeout: settings.election_timeout.unwrap_or(DEFAULT_ELECTION),
         local_name: None,
+        configuration: if here { Configuration::Process } else { Configuration::Elsewhere },
+        data: None,
+        snapshots: None,
     })
 }
 
@@ -243,15 +273,30 @@ fn rke1(disk: &Disk<'_>) -> Step {
         }),
         election_timeout: RANCHER_ELECTION,
         local_name: None,
+        configuration: Configuration::Process,
+        data: Some("/var/lib/etcd".into()),
+        snapshots: None,
     })
 }
 
-/// Addresses of this machine with dashes, as RKE1 writes them into file names.
+/// IPv4 addresses of this machine with dashes, as RKE1 writes them into file names.
 fn own_addresses() -> Vec<String> {
+    addresses().iter().filter(|ip| ip.is_ipv4()).map(|ip| ip.to_string().replace('.', "-")).collect()
+}
+
+fn addresses() -> Vec<IpAddr> {
     let Ok(interfaces) = nix::ifaddrs::getifaddrs() else { return Vec::new() };
-    interfaces
-        .filter_map(|interface| Some(interface.address?.as_sockaddr_in()?.ip().to_string().replace('.', "-")))
-        .collect()
+    let addresses = interfaces.filter_map(|interface| {
+        let address = interface.address?;
+        let v4 = address.as_sockaddr_in().map(|v4| IpAddr::from(v4.ip()));
+        v4.or_else(|| Some(IpAddr::from(address.as_sockaddr_in6()?.ip())))
+    });
+    addresses.collect()
+}
+
+/// Whether a member at this address runs on this machine.
+fn is_here(url: &Url) -> bool {
+    url.host == "localhost" || url.ip().is_some_and(|ip| ip.is_loopback() || addresses().contains(&ip))
 }
 
 fn kubeadm(disk: &Disk<'_>) -> Step {
@@ -287,5 +332,8 @@ fn kubeadm(disk: &Disk<'_>) -> Step {
         }),
         election_timeout: DEFAULT_ELECTION,
         local_name: None,
+        configuration: Configuration::Pod(manifests.join("etcd.yaml")),
+        data: None,
+        snapshots: None,
     })
 }

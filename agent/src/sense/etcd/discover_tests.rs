@@ -9,8 +9,8 @@ use outrider_protocol::{Distribution, UnknownCause};
 use super::discover::{Discovery, Found, discover};
 use crate::config::EtcdSettings;
 use crate::privileged::DirectOpener;
-use crate::sense::OpenFile;
 use crate::sense::prepared::Machine;
+use crate::sense::{Folder, OpenFile};
 
 const RKE2: &str = "/var/lib/rancher/rke2";
 const K3S: &str = "/var/lib/rancher/k3s";
@@ -202,6 +202,14 @@ impl OpenFile for Refusing {
 
     fn list(&self, path: &Path) -> io::Result<Vec<String>> {
         if path.starts_with(self.1) { Err(io::ErrorKind::PermissionDenied.into()) } else { self.0.list(path) }
+    }
+
+    fn describe(&self, path: &Path) -> io::Result<Folder> {
+        if path.starts_with(self.1) {
+            Err(io::ErrorKind::PermissionDenied.into())
+        } else {
+            self.0.describe(path)
+        }
     }
 }
 

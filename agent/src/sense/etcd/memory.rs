@@ -3,14 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use outrider_protocol::Timestamp;
+use outrider_protocol::{LearnerProgress, Timestamp};
 use rustls::ClientConfig;
 
 use super::credentials::{Credentials, Material};
 use super::discover::Found;
+use super::disk::DiskFacts;
 use super::hex_id;
+use super::learners::Learners;
 use super::metrics::Scrapes;
+use super::nodes::Nodes;
 use super::survey::{Connections, Look, Survey};
+use super::watch::Round;
 use crate::config::EtcdSettings;
 use crate::net::{Failure, Url};
 
@@ -26,10 +30,16 @@ pub struct Memory {
     /// The id of the member on this node, once it or its name has told.
     local_member: Option<u64>,
     pub(super) down_since: BTreeMap<String, Timestamp>,
-    pub(super) learners_since: BTreeMap<String, Timestamp>,
+    pub(super) learners: Learners,
     pub(super) scrapes: Scrapes,
     /// The metrics URL that worked last.
     pub(super) metrics_url: Option<Url>,
+    /// The last look at this node's own files.
+    pub(super) disk: Option<DiskFacts>,
+    /// Names of the Kubernetes Nodes.
+    pub(super) nodes: Nodes,
+    /// The cheap looks between passes.
+    pub(super) round: Round,
 }
 
 impl std::fmt::Debug for Memory {
@@ -105,6 +115,7 @@ impl Memory {
                 kept.local_alternative = Some(before);
             }
             self.local_member = look.answered_by().or(self.local_member);
+            self.round.term = look.status.as_ref().map_or(0, |status| status.raft_term);
         }
         if let Ok(list) = &survey.list {
             self.owners.clear();
@@ -117,11 +128,13 @@ impl Memory {
                 list.members.iter().find(|member| member.name == *name).map(|member| member.id)
             });
             self.local_member = self.local_member.or(named);
-            let learners = || list.members.iter().filter(|m| m.is_learner).map(|m| hex_id(m.id));
-            self.learners_since.retain(|id, _| learners().any(|learner| learner == *id));
-            for id in learners() {
-                self.learners_since.entry(id).or_insert(now);
-            }
+            self.learners.listed(list.members.iter().filter(|m| m.is_learner).map(|m| hex_id(m.id)), now);
+        }
+        let answers =
+            || survey.looks.iter().filter_map(|look| Some((look.answered_by()?, look.status.as_ref().ok()?)));
+        let front = answers().map(|(_, status)| status.raft_index).max().unwrap_or_default();
+        for (id, status) in answers() {
+            self.learners.seen(&hex_id(id), LearnerProgress { at: now, index: status.raft_index, front });
         }
         let failing: Vec<String> = (survey.looks.iter().filter(|look| look.status.is_err()))
             .map(|look| look.url.to_string())

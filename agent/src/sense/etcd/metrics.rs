@@ -1,12 +1,12 @@
 //! etcd's `/metrics`, read as a stream: the few families a rule needs out of some hundred kilobytes of text.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use outrider_protocol::{EtcdMetrics, EtcdScrape, Histogram, Timestamp, UnknownCause};
+use outrider_protocol::{EtcdMetrics, EtcdScrape, Histogram, PeerScrape, Timestamp, UnknownCause};
 use rustls::ClientConfig;
 
 use crate::net::{Connection, Failure, Resolve, Url, open, within};
@@ -19,6 +19,8 @@ const MAX_TEXT: usize = 4 * 1024 * 1024;
 const APART: Duration = Duration::from_secs(60);
 /// Scrapes kept while none is old enough; enough for a pass every few seconds.
 const MAX_KEPT: usize = 32;
+/// More peers than any sound cluster has.
+const MAX_PEERS: usize = 16;
 
 /// What one scrape holds beside the facts.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,6 +37,8 @@ pub struct Families {
     pub proposals_pending: Option<f64>,
     /// `etcd_server_quota_backend_bytes`: the quota, where `Status` does not say it.
     pub quota_bytes: Option<f64>,
+    /// `etcd_network_*` by the id of the peer.
+    pub peers: BTreeMap<String, PeerScrape>,
 }
 
 /// Reads the Prometheus text format piece by piece.
@@ -103,12 +107,40 @@ impl Families {
             "etcd_server_proposals_pending" => self.proposals_pending = Some(value),
             "etcd_server_quota_backend_bytes" => self.quota_bytes = Some(value),
             _ => {
-                if let Some(part) = name.strip_prefix("etcd_disk_wal_fsync_duration_seconds") {
+                if let Some(part) = name.strip_prefix("etcd_network_") {
+                    self.take_peer(part, labels, value);
+                } else if let Some(part) = name.strip_prefix("etcd_disk_wal_fsync_duration_seconds") {
                     take_histogram(&mut self.wal_fsync, part, labels, value);
                 } else if let Some(part) = name.strip_prefix("etcd_disk_backend_commit_duration_seconds") {
                     take_histogram(&mut self.backend_commit, part, labels, value);
                 }
             }
+        }
+    }
+
+    /// One sample of a family about a peer, which a label names: `To`, `From` or `Remote`.
+    fn take_peer(&mut self, part: &str, labels: &str, value: f64) {
+        let (key, part) = if let Some(part) = part.strip_prefix("peer_round_trip_time_seconds") {
+            ("To", part)
+        } else {
+            match part {
+                "active_peers" => ("Remote", part),
+                "peer_sent_failures_total" => ("To", part),
+                "peer_received_bytes_total" => ("From", part),
+                _ => return,
+            }
+        };
+        // 0 stands for a sender whose id is not known yet.
+        let Some(id) = label(labels, key).filter(|id| is_id(id)) else { return };
+        if !self.peers.contains_key(id) && self.peers.len() >= MAX_PEERS {
+            return;
+        }
+        let peer = self.peers.entry(id.to_owned()).or_default();
+        match part {
+            "active_peers" => peer.active = Some(value > 0.0),
+            "peer_sent_failures_total" => peer.sent_failures = value.max(0.0),
+            "peer_received_bytes_total" => peer.received_bytes = value.max(0.0),
+            part => take_bucket(&mut peer.round_trip, part, labels, value),
         }
     }
 
@@ -137,7 +169,7 @@ impl Families {
             proposals_pending: self
                 .proposals_pending
                 .ok_or_else(|| missing("etcd_server_proposals_pending"))?,
-            peers: Default::default(),
+            peers: self.peers,
         })
     }
 }
@@ -155,15 +187,26 @@ fn sample(line: &str) -> Option<(&str, &str, f64)> {
     value.is_finite().then_some((name, labels, value))
 }
 
+/// The value of one label of `a="1",b="2"`; the values of our families have neither commas nor quotes in them.
+fn label<'a>(labels: &'a str, key: &str) -> Option<&'a str> {
+    labels.split(',').find_map(|label| label.trim().strip_prefix(key)?.strip_prefix("=\"")?.strip_suffix('"'))
+}
+
+/// A member id as etcd prints it, and not 0.
+fn is_id(text: &str) -> bool {
+    text != "0" && (1..=16).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
 fn take_histogram(histogram: &mut Option<Histogram>, part: &str, labels: &str, value: f64) {
+    take_bucket(histogram.get_or_insert_default(), part, labels, value);
+}
+
+fn take_bucket(histogram: &mut Histogram, part: &str, labels: &str, value: f64) {
     // Negative, fractional or not a number: no count of anything.
     let count = || (value >= 0.0 && value <= u64::MAX as f64).then_some(value as u64);
-    let histogram = histogram.get_or_insert_default();
     match part {
         "_bucket" => {
-            let bound =
-                labels.split(',').find_map(|label| label.trim().strip_prefix("le=\"")?.strip_suffix('"'));
-            let bound: Option<f64> = bound.and_then(|text| text.parse().ok());
+            let bound: Option<f64> = label(labels, "le").and_then(|text| text.parse().ok());
             if let (Some(bound), Some(count)) = (bound.filter(|b| *b > f64::NEG_INFINITY), count()) {
                 // JSON has no infinity: the largest number stands for it.
                 histogram.buckets.push((bound.min(f64::MAX), count));
@@ -257,6 +300,15 @@ etcd_disk_wal_fsync_duration_seconds_bucket{le=\"0.002\"} 200
 etcd_disk_wal_fsync_duration_seconds_bucket{le=\"+Inf\"} 1.234e+03
 etcd_disk_wal_fsync_duration_seconds_sum 12.25
 etcd_disk_wal_fsync_duration_seconds_count 1234
+etcd_network_active_peers{Local=\"8e9e05c52164694d\",Remote=\"fd422379fda50e48\"} 1
+etcd_network_client_grpc_received_bytes_total 5
+etcd_network_peer_received_bytes_total{From=\"0\"} 9
+etcd_network_peer_received_bytes_total{From=\"fd422379fda50e48\"} 1.5e+06
+etcd_network_peer_round_trip_time_seconds_bucket{To=\"fd422379fda50e48\",le=\"0.0001\"} 3
+etcd_network_peer_round_trip_time_seconds_bucket{To=\"fd422379fda50e48\",le=\"+Inf\"} 4
+etcd_network_peer_round_trip_time_seconds_sum{To=\"fd422379fda50e48\"} 0.25
+etcd_network_peer_round_trip_time_seconds_count{To=\"fd422379fda50e48\"} 4
+etcd_network_peer_sent_failures_total{To=\"fd422379fda50e48\"} 7
 etcd_server_leader_changes_seen_total 2
 etcd_server_proposals_failed_total 1
 etcd_server_proposals_pending 0
@@ -286,6 +338,32 @@ go_goroutines 99
             (scrape.leader_changes, scrape.proposals_failed, scrape.proposals_pending),
             (2.0, 1.0, 0.0)
         );
+    }
+
+    #[test]
+    fn reads_what_a_member_says_of_its_peers() {
+        let peers = read(TEXT.as_bytes(), 64).peers;
+        assert_eq!(peers.keys().collect::<Vec<_>>(), ["fd422379fda50e48"], "an unknown sender is no peer");
+        let peer = &peers["fd422379fda50e48"];
+        assert_eq!((peer.active, peer.sent_failures, peer.received_bytes), (Some(true), 7.0, 1.5e6));
+        assert_eq!(peer.round_trip.buckets, [(0.0001, 3), (f64::MAX, 4)]);
+        assert_eq!((peer.round_trip.count, peer.round_trip.sum), (4, 0.25));
+    }
+
+    #[test]
+    fn peers_without_end_or_of_no_id_are_not_kept() {
+        let mut reader = MetricsReader::default();
+        for i in 1..1000 {
+            let line = format!("etcd_network_peer_sent_failures_total{{To=\"{i:x}\"}} 1\n");
+            let _ = reader.push(line.as_bytes());
+        }
+        for id in ["", "0", "xyz", "12345678901234567"] {
+            let line = format!("etcd_network_active_peers{{Local=\"1\",Remote=\"{id}\"}} 1\n");
+            let _ = reader.push(line.as_bytes());
+        }
+        let peers = reader.finish().peers;
+        assert_eq!(peers.len(), MAX_PEERS);
+        assert!(peers.keys().all(|id| is_id(id)));
     }
 
     #[test]

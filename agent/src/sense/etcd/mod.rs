@@ -3,52 +3,57 @@
 //! A pass asks the local member first, then takes the member list and asks every other member by itself, all at
 //! once: one dead endpoint must not cost the others their time. Every call has a second; what did not answer is
 //! `Unknown` with its cause and stays in the facts. Connections are kept between passes, so that a pass costs calls
-//! and no handshakes, and [`poll_local`] between passes costs one call.
+//! and no handshakes, and [`watch`] between passes costs one call.
 //!
-//! Tour: `discover` and `rancher` (where etcd is), `credentials` (TLS files), `client` and `wire` (gRPC), `survey`
-//! (who is asked), `metrics` (the scrape), `memory` (what a pass leaves for the next).
+//! Tour: `discover` and `rancher` (where etcd is), `credentials` (TLS files), `expected`, `process` and `disk` (what
+//! this node's own files say), `client` and `wire` (gRPC), `survey` (who is asked), `metrics` (the scrape), `nodes`
+//! (names of Kubernetes Nodes), `facts` (all of it in the words of the protocol), `memory` and `learners` (what a pass
+//! leaves for the next), `watch` (the cheap looks in between).
 
 mod client;
 mod credentials;
 mod discover;
 #[cfg(test)]
 mod discover_tests;
+mod disk;
+mod expected;
+mod facts;
+mod learners;
 mod memory;
 mod metrics;
+mod nodes;
+mod process;
 mod rancher;
 mod survey;
+mod watch;
 mod wire;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use outrider_protocol::{
-    AlarmFacts, EndpointFacts, EndpointStatus, EtcdFacts, EtcdMetrics, Fact, Member, MemberList, Timestamp,
-    UnknownCause,
-};
+use outrider_protocol::{EtcdFacts, EtcdMetrics, Fact, Timestamp, UnknownCause};
 use rustls::ClientConfig;
 
-use self::client::Client;
 use self::credentials::Material;
 use self::discover::{Discovery, Found, discover};
+use self::disk::DiskFacts;
+use self::facts::{facts, hex_id};
 pub use self::memory::Memory;
 pub use self::metrics::{Families, MetricsReader};
-use self::survey::{List, Look, Survey, survey};
+use self::survey::{Survey, survey};
+pub use self::watch::{Watched, poll_local, watch};
 use super::SenseContext;
 use crate::config::EtcdSettings;
 use crate::net::{Failure, Url};
 
 /// Limit of one call, connecting included.
 const CALL: Duration = Duration::from_secs(1);
-/// Limit of a poll: what it does not hear, a pass asks again, so that a slow disk is no loss of quorum.
-const POLL: Duration = Duration::from_millis(500);
 
 /// One pass. Takes at most about five seconds, whatever the peers do; usually some milliseconds, and a second when a
 /// member is silent.
 pub async fn read(cx: &SenseContext, settings: &EtcdSettings, memory: &mut Memory) -> Fact<EtcdFacts> {
-    let (found, material) = match search(cx, settings).await {
-        Search::Found(found, material) => (*found, material),
+    let (found, material, disk) = match search(cx, settings, memory.disk.take()).await {
+        Search::Found(found, material, disk) => (*found, material, disk),
         Search::NotHere(reason) => {
             *memory = Memory::default();
             return Fact::not_applicable(reason, cx.now());
@@ -61,41 +66,16 @@ pub async fn read(cx: &SenseContext, settings: &EtcdSettings, memory: &mut Memor
     if let Err(failure) = memory.prepare(settings, found.clone(), material) {
         return failure.into_fact("TLS files of etcd", cx.now());
     }
+    memory.disk = Some(*disk);
     let known = memory.known_urls();
     let (grpc, http) = (memory.grpc_tls(), memory.http_tls());
     let urls = metrics_urls(&found, memory.metrics_url.as_ref());
     let (survey, scraped) =
         tokio::join!(survey(cx, &found, grpc, &mut memory.connections, &known), scrape_first(&urls, http));
-    let metrics = take_metrics(memory, scraped, cx.now());
+    let metrics = take_metrics(memory, scraped, &survey, cx.now());
     memory.remember(&found, &survey, cx.now());
-    facts(cx, &found, &survey, metrics, memory)
-}
-
-/// One linearizable read at the local member, in milliseconds, on the connection of the last pass: the cheap look
-/// between passes. `None` where the last pass found no etcd or no way in, or the settings have changed since.
-pub async fn poll_local(
-    cx: &SenseContext,
-    settings: &EtcdSettings,
-    memory: &mut Memory,
-) -> Option<Fact<f64>> {
-    let url = memory.local_url(settings)?;
-    let polled = async {
-        if let Some(mut client) = memory.connections.remove(&url).filter(|client| !client.is_closed()) {
-            let outcome = client.linearizable_read().await;
-            // A kept connection that has died meanwhile says nothing about etcd: one new one is tried.
-            if !matches!(&outcome, Err(failure) if is_transport(failure)) {
-                memory.connections.insert(url.clone(), client);
-                return outcome;
-            }
-        }
-        let mut client = Client::connect(&url, memory.grpc_tls(), POLL).await?;
-        memory.connections.insert(url.clone(), client.clone());
-        client.linearizable_read().await
-    };
-    let outcome = tokio::time::timeout(POLL, polled)
-        .await
-        .unwrap_or_else(|_| Err(Failure::timed_out("linearizable read", POLL)));
-    Some(fact_of(outcome, format!("KV/Range at {url}"), cx.now()))
+    let nodes = memory.nodes.refresh(cx, &found, &survey).await;
+    facts(cx, &found, &survey, metrics, nodes, memory)
 }
 
 /// A failure of the connection, not of etcd behind it.
@@ -108,20 +88,28 @@ fn is_transport(failure: &Failure) -> bool {
 }
 
 enum Search {
-    Found(Box<Found>, Option<Material>),
+    Found(Box<Found>, Option<Material>, Box<DiskFacts>),
     NotHere(String),
     Failed(Failure, String),
 }
 
 /// Reads the disk away from the loop: a file system or helper that hangs must hold up only this check.
-async fn search(cx: &SenseContext, settings: &EtcdSettings) -> Search {
-    let (opener, settings) = (cx.opener.clone(), settings.clone());
-    let searched = tokio::task::spawn_blocking(move || match discover(&*opener, &settings) {
-        Discovery::Found(found) => match found.files.as_ref().map(|files| Material::read(&*opener, files)) {
-            None => Search::Found(found, None),
-            Some(Ok(material)) => Search::Found(found, Some(material)),
-            Some(Err((failure, file))) => Search::Failed(failure, file),
-        },
+async fn search(cx: &SenseContext, settings: &EtcdSettings, last: Option<DiskFacts>) -> Search {
+    let (cx, settings) = (cx.clone(), settings.clone());
+    let searched = tokio::task::spawn_blocking(move || match discover(&*cx.opener, &settings) {
+        Discovery::Found(mut found) => {
+            let material = match found.files.as_ref().map(|files| Material::read(&*cx.opener, files)) {
+                None => None,
+                Some(Ok(material)) => Some(material),
+                Some(Err((failure, file))) => return Search::Failed(failure, file),
+            };
+            let disk = disk::look(&cx, &found, last);
+            // What somebody configured for us counts more than what etcd was started with.
+            if let (None, Some(timeout)) = (settings.election_timeout, disk.election_timeout) {
+                found.election_timeout = timeout;
+            }
+            Search::Found(found, material, Box::new(disk))
+        }
         Discovery::NotHere(reason) => Search::NotHere(reason),
         Discovery::Failed { failure, source } => Search::Failed(failure, source),
     });
@@ -156,7 +144,12 @@ async fn scrape_first(urls: &[Url], tls: Option<Arc<ClientConfig>>) -> Scraped {
 }
 
 /// The metrics fact, and the quota that the text states.
-fn take_metrics(memory: &mut Memory, scraped: Scraped, now: Timestamp) -> (Fact<EtcdMetrics>, Option<i64>) {
+fn take_metrics(
+    memory: &mut Memory,
+    scraped: Scraped,
+    survey: &Survey,
+    now: Timestamp,
+) -> (Fact<EtcdMetrics>, Option<i64>) {
     let (families, url) = match scraped {
         Ok(scraped) => scraped,
         Err(failure) => {
@@ -167,142 +160,14 @@ fn take_metrics(memory: &mut Memory, scraped: Scraped, now: Timestamp) -> (Fact<
     let quota = families.quota_bytes.filter(|q| *q > 0.0 && *q < i64::MAX as f64).map(|q| q as i64);
     let source = url.to_string();
     match families.into_scrape(now) {
-        Ok(scrape) => {
+        Ok(mut scrape) => {
+            // etcd goes on to count for a member that was removed, until it is restarted.
+            if let Ok(list) = &survey.list {
+                scrape.peers.retain(|id, _| list.members.iter().any(|member| hex_id(member.id) == *id));
+            }
             memory.metrics_url = Some(url);
             (Fact::known(memory.scrapes.add(scrape), source, now), quota)
         }
         Err(failure) => (failure.into_fact(source, now), quota),
-    }
-}
-
-fn facts(
-    cx: &SenseContext,
-    found: &Found,
-    survey: &Survey,
-    (metrics, quota): (Fact<EtcdMetrics>, Option<i64>),
-    memory: &Memory,
-) -> Fact<EtcdFacts> {
-    let now = cx.now();
-    let local_endpoint = survey.looks.first().map(|look| look.url.to_string()).unwrap_or_default();
-    let mut endpoints: Vec<EndpointFacts> = survey
-        .looks
-        .iter()
-        .enumerate()
-        .map(|(i, look)| endpoint_facts(look, i == 0, memory, if i == 0 { quota } else { None }))
-        .collect();
-    endpoints.extend(survey.bad_urls.iter().map(|bad| {
-        let unusable = || Failure::new(UnknownCause::InvalidInput, bad.error.to_string());
-        EndpointFacts {
-            endpoint: bad.text.clone(),
-            member_id: hex_id(bad.member_id),
-            local: false,
-            status: unusable().into_fact("member list", now),
-            linearizable_read: unusable().into_fact("member list", now),
-            down_since: memory.down_since.get(&bad.text).copied(),
-        }
-    }));
-    let alarms = survey.alarms.as_ref().map(|alarms| {
-        alarms
-            .iter()
-            .map(|a| AlarmFacts { member_id: hex_id(a.member_id), kind: alarm_kind(a.alarm) })
-            .collect()
-    });
-    let facts = EtcdFacts {
-        distribution: found.distribution.clone(),
-        found_by: found.found_by.clone(),
-        election_timeout_ms: u32::try_from(found.election_timeout.as_millis()).unwrap_or(u32::MAX),
-        local_endpoint: local_endpoint.clone(),
-        members: match &survey.list {
-            Ok(list) => Fact::known(list_facts(list), format!("Cluster/MemberList at {}", list.via), now),
-            Err(failure) => failure.clone().into_fact("Cluster/MemberList", now),
-        },
-        endpoints,
-        alarms: fact_of(alarms.map_err(Clone::clone), "Maintenance/Alarm", now),
-        metrics,
-        kubernetes_nodes: Fact::unknown(
-            UnknownCause::NotYetRead,
-            "this node's credentials may not list Nodes",
-            "Kubernetes API",
-            now,
-        ),
-        learners_since: memory.learners_since.clone(),
-        learner_progress: BTreeMap::new(),
-        expected: None,
-        data_folder: None,
-        snapshots: None,
-    };
-    Fact::known(facts, local_endpoint, now)
-}
-
-fn endpoint_facts(look: &Look, local: bool, memory: &Memory, quota: Option<i64>) -> EndpointFacts {
-    let endpoint = look.url.to_string();
-    EndpointFacts {
-        member_id: memory.owner_of(look, local).map(hex_id).unwrap_or_default(),
-        local,
-        status: fact_of(
-            look.status.clone().map(|status| status_facts(status, quota)),
-            format!("Maintenance/Status at {endpoint}"),
-            look.at,
-        ),
-        linearizable_read: fact_of(look.read.clone(), format!("KV/Range at {endpoint}"), look.at),
-        down_since: memory.down_since.get(&endpoint).copied(),
-        endpoint,
-    }
-}
-
-fn fact_of<T>(outcome: Result<T, Failure>, source: impl Into<String>, at: Timestamp) -> Fact<T> {
-    match outcome {
-        Ok(value) => Fact::known(value, source, at),
-        Err(failure) => failure.into_fact(source, at),
-    }
-}
-
-/// `quota` is what the member's metrics state, for versions whose `Status` does not.
-fn status_facts(status: wire::StatusResponse, quota: Option<i64>) -> EndpointStatus {
-    let header = status.header.unwrap_or_default();
-    EndpointStatus {
-        member_id: hex_id(header.member_id),
-        cluster_id: hex_id(header.cluster_id),
-        version: status.version,
-        db_size_bytes: status.db_size,
-        db_in_use_bytes: status.db_size_in_use,
-        quota_bytes: if status.db_size_quota > 0 { status.db_size_quota } else { quota.unwrap_or(0) },
-        leader: if status.leader == 0 { String::new() } else { hex_id(status.leader) },
-        raft_term: status.raft_term,
-        raft_index: status.raft_index,
-        applied_index: status.raft_applied_index,
-        is_learner: status.is_learner,
-        errors: status.errors,
-    }
-}
-
-fn list_facts(list: &List) -> MemberList {
-    MemberList {
-        cluster_id: hex_id(list.cluster_id),
-        linearizable: list.linearizable,
-        members: list
-            .members
-            .iter()
-            .map(|m| Member {
-                id: hex_id(m.id),
-                name: m.name.clone(),
-                peer_urls: m.peer_urls.clone(),
-                client_urls: m.client_urls.clone(),
-                is_learner: m.is_learner,
-            })
-            .collect(),
-    }
-}
-
-/// Ids in hexadecimal without leading zeros, as etcdctl prints them.
-fn hex_id(id: u64) -> String {
-    format!("{id:x}")
-}
-
-fn alarm_kind(kind: i32) -> String {
-    match kind {
-        1 => "NOSPACE".into(),
-        2 => "CORRUPT".into(),
-        other => other.to_string(),
     }
 }

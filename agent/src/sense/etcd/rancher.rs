@@ -10,6 +10,8 @@ use outrider_protocol::{Distribution, UnknownCause};
 use serde_json::Value;
 
 use super::discover::{Discovery, Disk, Found, RANCHER_ELECTION, Step, TlsFiles, loopback};
+use super::disk::SnapshotSettings;
+use super::expected::Configuration;
 use crate::net::Failure;
 
 /// One of the two.
@@ -42,6 +44,9 @@ struct Config {
     data_dir: Option<String>,
     datastore_endpoint: Option<String>,
     disable_etcd: bool,
+    snapshot_dir: Option<String>,
+    object_storage: bool,
+    snapshots_disabled: bool,
     /// The first `node-ip` is an IPv6 address.
     ipv6: bool,
     /// What could not be read or understood.
@@ -129,6 +134,17 @@ fn found(disk: &Disk<'_>, program: &Program, config: &Config, data: &Path, evide
         }),
         election_timeout: RANCHER_ELECTION,
         local_name: name.map(|n| n.trim().to_owned()).filter(|n| !n.is_empty()),
+        configuration: Configuration::File(etcd.join("config")),
+        snapshots: Some(SnapshotSettings {
+            folder: config
+                .snapshot_dir
+                .as_ref()
+                .map_or_else(|| data.join("server/db/snapshots"), PathBuf::from),
+            object_storage: config.object_storage,
+            schedule_disabled: config.snapshots_disabled,
+            problem: config.problem.clone(),
+        }),
+        data: Some(etcd),
     }
 }
 
@@ -192,8 +208,15 @@ impl Config {
         let filled = |key: &str| word(key).filter(|text| !text.is_empty());
         self.data_dir = filled("data-dir").or(self.data_dir.take());
         self.datastore_endpoint = filled("datastore-endpoint").or(self.datastore_endpoint.take());
-        if let Some(value) = word("disable-etcd") {
-            self.disable_etcd = value == "true";
+        self.snapshot_dir = filled("etcd-snapshot-dir").or(self.snapshot_dir.take());
+        for (key, setting) in [
+            ("disable-etcd", &mut self.disable_etcd),
+            ("etcd-s3", &mut self.object_storage),
+            ("etcd-disable-snapshots", &mut self.snapshots_disabled),
+        ] {
+            if let Some(value) = word(key) {
+                *setting = value == "true";
+            }
         }
         if let Some(address) = filled("node-ip") {
             self.ipv6 = address.contains(':');

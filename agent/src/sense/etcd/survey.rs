@@ -69,6 +69,13 @@ pub(super) struct Survey {
     pub(super) alarms: Result<Vec<AlarmMember>, Failure>,
 }
 
+impl Survey {
+    /// A client behind which a quorum stands, and where it leads; or why there is none.
+    pub(super) fn voice(&self) -> Result<(Client, &Url), Failure> {
+        voice(&self.looks)
+    }
+}
+
 /// Asks everybody. `known` are client URLs of the other members in the last list.
 pub(super) async fn survey(
     cx: &SenseContext,
@@ -99,7 +106,7 @@ pub(super) async fn survey(
             }
         }
     }
-    let voice = asked.voice();
+    let voice = voice(&asked.looks).map(|(client, _)| client);
     let (alarms, ()) = tokio::join!(alarms(voice), asked.look_at(rest));
     let mut looks = asked.looks;
     if let Ok(list) = &list {
@@ -177,42 +184,9 @@ impl Asker<'_> {
         }
     }
 
-    /// Looks that answered, best source of a list first: with a quorum behind them, the local one before others.
-    fn sources(&self) -> Vec<&Look> {
-        let mut sources: Vec<&Look> = self
-            .looks
-            .iter()
-            .filter(|look| look.client.is_some() && look.status.as_ref().is_ok_and(|s| !s.is_learner))
-            .collect();
-        sources.sort_by_key(|look| look.read.is_err());
-        sources.truncate(2);
-        sources
-    }
-
-    /// A client behind which a quorum stands, or why there is none.
-    fn voice(&self) -> Result<Client, Failure> {
-        let mut why = None;
-        for look in self.sources() {
-            match (&look.read, &look.client) {
-                (Ok(_), Some(client)) => return Ok(client.clone()),
-                (Err(failure), _) => why = why.or(Some(failure.clone())),
-                _ => {}
-            }
-        }
-        Err(why.unwrap_or_else(|| self.first_failure()))
-    }
-
-    fn first_failure(&self) -> Failure {
-        let failure = self.looks.first().and_then(|look| match (&look.status, &look.read) {
-            (Err(failure), _) | (_, Err(failure)) => Some(failure.clone()),
-            _ => None,
-        });
-        failure.unwrap_or_else(|| Failure::new(UnknownCause::NotYetRead, "no endpoint was asked"))
-    }
-
     async fn member_list(&self) -> Result<List, Failure> {
         let mut first_failure = None;
-        for look in self.sources() {
+        for look in sources(&self.looks) {
             let Some(mut client) = look.client.clone() else { continue };
             // etcd 3.4 answers from what the member holds, whatever is asked; the read just before proves that it
             // holds what a quorum agreed on.
@@ -229,17 +203,42 @@ impl Asker<'_> {
                 Err(failure) => first_failure = first_failure.or(Some(failure)),
             }
         }
-        Err(first_failure.unwrap_or_else(|| self.first_failure()))
+        Err(first_failure.unwrap_or_else(|| first_failure_of(&self.looks)))
     }
+}
+
+/// Looks that answered, best source of a list first: with a quorum behind them, the local one before others.
+fn sources(looks: &[Look]) -> Vec<&Look> {
+    let answered = |look: &&Look| look.client.is_some() && look.status.as_ref().is_ok_and(|s| !s.is_learner);
+    let mut sources: Vec<&Look> = looks.iter().filter(answered).collect();
+    sources.sort_by_key(|look| look.read.is_err());
+    sources.truncate(2);
+    sources
+}
+
+fn voice(looks: &[Look]) -> Result<(Client, &Url), Failure> {
+    let mut why = None;
+    for look in sources(looks) {
+        match (&look.read, &look.client) {
+            (Ok(_), Some(client)) => return Ok((client.clone(), &look.url)),
+            (Err(failure), _) => why = why.or(Some(failure.clone())),
+            _ => {}
+        }
+    }
+    Err(why.unwrap_or_else(|| first_failure_of(looks)))
+}
+
+fn first_failure_of(looks: &[Look]) -> Failure {
+    let failure = looks.first().and_then(|look| match (&look.status, &look.read) {
+        (Err(failure), _) | (_, Err(failure)) => Some(failure.clone()),
+        _ => None,
+    });
+    failure.unwrap_or_else(|| Failure::new(UnknownCause::NotYetRead, "no endpoint was asked"))
 }
 
 async fn ask_list(client: &mut Client, linearizable: bool) -> Result<(u64, Vec<Member>), Failure> {
     let answer =
         limited("Cluster/MemberList", Instant::now() + CALL, client.member_list(linearizable)).await?;
-    if answer.members.is_empty() {
-        // `facts/etcd.md`, section 1: an empty list is no news of a healthy cluster.
-        return Err(Failure::new(UnknownCause::InvalidAnswer, "the member list came empty"));
-    }
     Ok((answer.header.unwrap_or_default().cluster_id, answer.members))
 }
 
@@ -268,11 +267,12 @@ async fn ask(cx: &SenseContext, url: &Url, client: Client, deadline: Instant) ->
         limited("Maintenance/Status", deadline, for_status.status()),
         limited("linearizable read", deadline, for_read.linearizable_read()),
     );
+    let read = read.map(|read| read.ms);
     let client = status.is_ok().then_some(client);
     Look { url: url.clone(), status, read, at: cx.now(), client }
 }
 
-async fn limited<T>(
+pub(super) async fn limited<T>(
     what: &str,
     deadline: Instant,
     call: impl Future<Output = Result<T, Failure>>,

@@ -13,6 +13,9 @@ pub(super) struct ResponseHeader {
     /// Member that answered.
     #[prost(uint64, tag = "2")]
     pub(super) member_id: u64,
+    /// Its raft term: every election makes it grow.
+    #[prost(uint64, tag = "4")]
+    pub(super) raft_term: u64,
 }
 
 /// `etcdserverpb.Member`.
@@ -138,6 +141,45 @@ pub(super) struct ReadResponse {
     pub(super) header: Option<ResponseHeader>,
 }
 
+/// `etcdserverpb.RangeRequest` for the names of keys; values are never asked for.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct KeysRequest {
+    /// The first key.
+    #[prost(bytes = "vec", tag = "1")]
+    pub(super) key: Vec<u8>,
+    /// The first key after them.
+    #[prost(bytes = "vec", tag = "2")]
+    pub(super) range_end: Vec<u8>,
+    /// Most keys in the answer.
+    #[prost(int64, tag = "3")]
+    pub(super) limit: i64,
+    /// Answer what the member itself holds.
+    #[prost(bool, tag = "7")]
+    pub(super) serializable: bool,
+    /// Without values.
+    #[prost(bool, tag = "8")]
+    pub(super) keys_only: bool,
+}
+
+/// `mvccpb.KeyValue`, of which the key alone is decoded.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Key {
+    /// The key.
+    #[prost(bytes = "vec", tag = "1")]
+    pub(super) key: Vec<u8>,
+}
+
+/// `etcdserverpb.RangeResponse`, of which the keys are read.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct KeysResponse {
+    /// The keys.
+    #[prost(message, repeated, tag = "2")]
+    pub(super) keys: Vec<Key>,
+    /// There are more than the limit.
+    #[prost(bool, tag = "3")]
+    pub(super) more: bool,
+}
+
 #[cfg(test)]
 mod tests {
     use prost::Message;
@@ -147,6 +189,14 @@ mod tests {
     #[test]
     fn an_alarm_request_is_empty_and_thus_a_get() {
         assert!(AlarmGetRequest {}.encode_to_vec().is_empty());
+    }
+
+    #[test]
+    fn a_value_that_came_anyway_is_not_decoded() {
+        // kvs { key: "a", value: "s3cret" }
+        let bytes = [0x12, 0x0b, 0x0a, 0x01, b'a', 0x2a, 0x06, b's', b'3', b'c', b'r', b'e', b't'];
+        let answer = KeysResponse::decode(&bytes[..]).unwrap();
+        assert_eq!(answer, KeysResponse { keys: vec![Key { key: b"a".to_vec() }], more: false });
     }
 
     #[test]

@@ -7,6 +7,9 @@
     reason = "a test may fail loudly"
 )]
 
+mod hostile;
+mod watching;
+
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -124,7 +127,25 @@ async fn three_members_die_and_come_back() {
         2 * 1024 * 1024 * 1024,
         "the quota comes from the metrics where Status does not say it"
     );
-    assert!(facts.metrics.value().unwrap().latest.wal_fsync.count > 0);
+    let scrape = &facts.metrics.value().unwrap().latest;
+    assert!(scrape.wal_fsync.count > 0);
+    let others: Vec<&String> = scrape.peers.keys().collect();
+    assert_eq!(others.len(), 2, "{others:?}");
+    for (id, peer) in &scrape.peers {
+        assert!(list.members.iter().any(|m| m.id == *id) && *id != facts.endpoints[0].member_id, "{id}");
+        assert!(peer.active == Some(true) && peer.received_bytes > 0.0, "{peer:?}");
+    }
+    // Its own command line says who the member means to be, and how patient it is.
+    let expected = facts.expected.as_ref().unwrap().value().unwrap();
+    let own = list.members.iter().find(|m| m.id == facts.endpoints[0].member_id).unwrap();
+    assert_eq!(
+        (&expected.name, &expected.peer_urls, &expected.client_urls),
+        (&own.name, &own.peer_urls, &own.client_urls)
+    );
+    assert_eq!((expected.election_timeout_ms, expected.heartbeat_ms), (Some(1000), Some(100)));
+    let data = facts.data_folder.as_ref().unwrap().value().unwrap();
+    assert!(data.free_bytes.is_some_and(|free| free > 0) && !data.tombstone && !data.reset_flag, "{data:?}");
+    assert!(facts.paths.contains(&cluster.client_key().display().to_string()), "{:?}", facts.paths);
     let earlier = pass(&settings, &mut memory).await.metrics.value().unwrap().earlier.clone();
     assert_eq!(earlier, Some(facts.metrics.value().unwrap().latest.clone()));
     assert!(poll_local(&cx, &settings, &mut memory).await.unwrap().value().is_some());
