@@ -57,6 +57,8 @@ pub fn with_config(mut facts: NodeFacts, loaded: &Loaded) -> NodeFacts {
         config_problems: loaded.problems.iter().map(ToString::to_string).collect(),
         coordinator: loaded.settings.coordinator.urls.first().cloned().unwrap_or_default(),
         enrolment: "none".to_owned(),
+        // A pass only looks: it sends nothing.
+        untried: true,
         ..AgentFacts::default()
     };
     facts.checks.agent = Some(Fact::known(agent, "outrider-agent", facts.now));

@@ -165,11 +165,19 @@ fn validate(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let files = loaded.files.len();
     if loaded.problems.is_empty() {
-        writeln!(out, "the configuration is valid ({files} files read)")?;
+        writeln!(out, "the configuration is valid ({} read)", counted(files, "file"))?;
         return Ok(ExitCode::SUCCESS);
     }
-    writeln!(out, "{} errors in {files} files", loaded.problems.len())?;
+    let errors = counted(loaded.problems.len(), "error");
+    match files {
+        0 => writeln!(out, "{errors}; no file could be read")?,
+        _ => writeln!(out, "{errors}; {} read", counted(files, "file"))?,
+    }
     Ok(ExitCode::from(EX_CONFIG))
+}
+
+fn counted(n: usize, thing: &str) -> String {
+    format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
 }
 
 async fn once(arguments: &Arguments, dry_run: bool) -> anyhow::Result<ExitCode> {

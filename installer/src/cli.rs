@@ -364,7 +364,8 @@ fn duration(text: &str) -> Result<std::time::Duration, String> {
     // Ten years: anything longer is a slip of the hand, and far below what a timer can hold.
     match seconds {
         1..=315_360_000 => Ok(std::time::Duration::from_secs(seconds)),
-        _ => Err(refuse()),
+        0 => Err(format!("{text:?} is no time at all; it must be longer than zero, for example 20s or 5m")),
+        _ => Err(format!("{text:?} is longer than ten years; write for example 20s, 5m, 1h30m or 90d")),
     }
 }
 

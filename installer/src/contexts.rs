@@ -53,16 +53,17 @@ impl fmt::Debug for Secret {
 
 /// Reads a SHA-256 in hex; colons and upper case are what other tools print.
 pub(crate) fn checksum(text: &str) -> Result<[u8; 32], String> {
-    let digits: Vec<u8> = text.bytes().filter(|b| *b != b':').collect();
+    if let Some((i, c)) = text.chars().enumerate().find(|(_, c)| *c != ':' && !c.is_ascii_hexdigit()) {
+        return Err(format!("{text:?} is no SHA-256: character {} is {c:?}, no hex digit", i + 1));
+    }
+    let digits: Vec<u8> = text.bytes().filter_map(|b| char::from(b).to_digit(16)).map(|d| d as u8).collect();
     let wrong = || format!("{text:?} is no SHA-256: it takes 64 hex digits, and this has {}", digits.len());
     let mut out = [0; 32];
     if digits.len() != 64 {
         return Err(wrong());
     }
     for (byte, pair) in out.iter_mut().zip(digits.chunks(2)) {
-        let pair = std::str::from_utf8(pair).map_err(|_| wrong())?;
-        *byte = u8::from_str_radix(pair, 16)
-            .map_err(|_| format!("{text:?} is no SHA-256: {pair:?} is not hex"))?;
+        *byte = pair.iter().fold(0, |byte, digit| byte << 4 | digit);
     }
     Ok(out)
 }

@@ -109,7 +109,7 @@ pub struct AgentFacts {
     /// The coordinator in use; empty when none is configured.
     #[serde(default)]
     pub coordinator: String,
-    /// Enrolment: `enrolled`, `pending`, `refused`, `none`.
+    /// Enrolment: `enrolled`, `pending`, `refused`, `token-unusable`, `none`.
     #[serde(default)]
     pub enrolment: String,
     /// The last failure of enrolment or delivery, in words; empty when the last try worked.
@@ -118,6 +118,9 @@ pub struct AgentFacts {
     /// Since when deliveries fail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery_failing_since: Option<Timestamp>,
+    /// True until the first exchange with the coordinator has ended, well or not: of the way to it nothing is known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub untried: bool,
     /// Transitions in the spool.
     #[serde(default)]
     pub spooled: u64,

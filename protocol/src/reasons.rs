@@ -96,6 +96,8 @@ reason_codes! {
         "An operator has to approve this node.";
     EnrolmentRefused = "EnrolmentRefused", Warn..=Error, "c26e97cc4a085c7da62903b90c615e19",
         "The coordinator refuses this node.";
+    EnrolmentTokenUnusable = "EnrolmentTokenUnusable", Error..=Error, "8c6f6e26e81cce196748b48ee497a4af",
+        "The enrolment token is missing, cannot be read or is malformed; nothing was sent.";
     SpoolOverflowed = "SpoolOverflowed", Warn..=Error, "9fb4fef1650c54a5b0eb4d1004270f22",
         "The spool was full; older transitions were merged and counted.";
     SpoolFailing = "SpoolFailing", Warn..=Error, "d201b11b009e5064a4461b8815388bcb",

@@ -306,11 +306,18 @@ pub(super) fn written(duration: Duration) -> String {
 
 /// SHA-256 in hex, lower case; colons as fingerprints have them are taken out.
 pub(super) fn checksum(text: &str) -> Result<String, String> {
-    let hex: String = text.trim().chars().filter(|c| *c != ':').collect::<String>().to_ascii_lowercase();
-    if hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_hexdigit()) {
-        return Ok(hex);
+    let bare = text.trim();
+    if let Some((i, wrong)) = bare.chars().enumerate().find(|(_, c)| *c != ':' && !c.is_ascii_hexdigit()) {
+        let at = i + 1;
+        return Err(format!(
+            "is no SHA-256 checksum: character {at} is {wrong:?}; expected 64 hex digits (0-9, a-f)"
+        ));
     }
-    Err(format!("is no SHA-256 checksum: it has {} characters; expected 64 hex digits", hex.chars().count()))
+    let hex: String = bare.chars().filter(|c| *c != ':').collect::<String>().to_ascii_lowercase();
+    match hex.len() {
+        64 => Ok(hex),
+        n => Err(format!("is no SHA-256 checksum: it has {n} hex digits; expected 64")),
+    }
 }
 
 /// An absolute path.

@@ -210,7 +210,7 @@ metrics_listen = "localhost"
         "agent.toml:8: coordinator.urls[0]: is \"http://plain.example\": its scheme is http; expected \"https://host[:port]\"",
         "agent.toml:8: coordinator.urls[1]: is an integer; expected a string",
         "agent.toml:8: coordinator.urls[2]: the URL carries a user name or password; give it without",
-        "agent.toml:9: coordinator.ca_checksum: is no SHA-256 checksum: it has 3 characters; expected 64 hex digits",
+        "agent.toml:9: coordinator.ca_checksum: is no SHA-256 checksum: it has 3 hex digits; expected 64",
         "agent.toml:10: coordinator.token_file: is no absolute path; write the path of a file, such as \"/etc/outrider/token\"",
         "agent.toml:11: checks.etdc: no such check; did you mean `etcd`?",
         "agent.toml:14: checks.etcd.interval: has no unit; write \"30s\" for seconds",
@@ -258,10 +258,44 @@ fn files_that_cannot_be_read_are_problems() {
     let binary = folder.path().join("binary.toml");
     fs::write(&binary, b"[node]\nname = \"\xff\"\n").unwrap();
     let problem = &load(&ConfigSource::File(binary)).problems[0];
-    assert!(problem.message.contains("byte 15 is not UTF-8"), "{problem}");
+    assert!(problem.message.contains("byte 15, in line 2, is not UTF-8"), "{problem}");
     let long = folder.path().join("long.toml");
     fs::write(&long, vec![b'#'; (1 << 20) + 1]).unwrap();
     assert!(load(&ConfigSource::File(long)).problems[0].message.contains("longer than 1 MiB"));
+}
+
+#[test]
+fn what_is_no_regular_file_is_refused_and_holds_up_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let fifo = folder.path().join("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let huge = folder.path().join("huge");
+    fs::File::create(&huge).unwrap().set_len(1 << 40).unwrap();
+    for (file, why) in [
+        (fifo, "a pipe, not a regular file"),
+        (folder.path().to_owned(), "a folder, not a regular file"),
+        ("/dev/zero".into(), "a device, not a regular file"),
+        (huge, "longer than 1 MiB"),
+    ] {
+        let loaded = load(&ConfigSource::File(file));
+        let [problem] = loaded.problems.as_slice() else { panic!("{:?}", loaded.problems) };
+        assert!(problem.message.contains("cannot be read") && problem.message.contains(why), "{problem}");
+        assert_eq!((loaded.files.len(), loaded.settings), (0, Settings::default()));
+    }
+}
+
+#[test]
+fn a_key_that_is_written_twice_is_named() {
+    for (text, line, key) in [
+        ("[node]\nname = \"a\"\nname = \"b\"\n", 3, "name"),
+        ("[node]\nname = \"a\"\n[report]\n[node]\n", 4, "node"),
+        ("[node]\nname = \"a\"\n[[node]]\n", 3, "node"),
+        ("[checks.etcd]\n[checks.etcd]\n", 2, "etcd"),
+    ] {
+        let found = problems(text);
+        let said = format!("agent.toml:{line}: the key or table {key:?} is written twice; keep one of them");
+        assert!(found.contains(&said), "{found:?}");
+    }
 }
 
 /// Writes files below a root that stands for `/`, loads the three folders.

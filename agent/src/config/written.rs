@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -10,6 +10,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::{ConfigSource, Problem};
+use crate::sense::file;
 
 /// Files longer than this are no configuration.
 const FILE_LIMIT: u64 = 1 << 20;
@@ -134,14 +135,17 @@ fn read_file(file: &Path, problems: &mut Vec<Problem>) -> Option<Document> {
     }
 }
 
-fn read_text(file: &Path) -> io::Result<String> {
-    let mut bytes = Vec::new();
-    fs::File::open(file)?.take(FILE_LIMIT + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > FILE_LIMIT {
-        return Err(io::Error::new(ErrorKind::InvalidData, "it is longer than 1 MiB"));
+/// A pipe or a device in the place of a file would hold up the start of the daemon for ever.
+fn read_text(path: &Path) -> io::Result<String> {
+    let file = file::open_regular(path)?;
+    if file.metadata()?.len() > FILE_LIMIT {
+        return Err(file::invalid("it is longer than 1 MiB"));
     }
+    let bytes = file::read_bounded(file, FILE_LIMIT)?;
     String::from_utf8(bytes).map_err(|e| {
-        io::Error::new(ErrorKind::InvalidData, format!("byte {} is not UTF-8", e.utf8_error().valid_up_to()))
+        let (at, bytes) = (e.utf8_error().valid_up_to(), e.as_bytes());
+        let line = bytes.iter().take(at).filter(|b| **b == b'\n').count() + 1;
+        file::invalid(format!("byte {at}, in line {line}, is not UTF-8; save the file as UTF-8"))
     })
 }
 
@@ -152,8 +156,13 @@ pub(super) fn parse(file: &Path, text: &str, problems: &mut Vec<Problem>) -> Doc
     let place = |offset: usize| Place { file: file.clone(), line: lines.line(offset) };
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in errors {
-        let place = place(error.span().map_or(0, |span| span.start));
-        problems.push(place.problem("", error.message().trim().to_owned()));
+        let span = error.span().unwrap_or_default();
+        let mut message = error.message().trim().to_owned();
+        if message == "duplicate key" {
+            let key = text.get(span.clone()).unwrap_or_default();
+            message = format!("the key or table {key:?} is written twice; keep one of them");
+        }
+        problems.push(place(span.start).problem("", message));
     }
     let table = convert_table(table.into_inner(), &place);
     Document { file, table }

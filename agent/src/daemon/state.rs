@@ -162,6 +162,7 @@ impl State {
             },
             delivery_error: self.delivery.error.clone(),
             delivery_failing_since: self.delivery.failing_since,
+            untried: !self.delivery.tried,
             spooled: self.delivery.spooled,
             merged: self.delivery.merged,
             spool_problem: problem.into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join("; "),
@@ -227,10 +228,13 @@ impl State {
         }
         let delivery = match (self.delivery.coordinator.as_str(), self.delivery.enrolment.as_str()) {
             ("", _) => "no coordinator",
+            (_, "enrolled") if !self.delivery.tried => "coordinator not tried yet",
             (_, "enrolled") if self.delivery.error.is_empty() => "reports delivered",
             (_, "enrolled") => "coordinator unreachable",
             (_, "pending") => "enrolment waits for approval",
             (_, "refused") => "enrolment refused",
+            (_, "token-unusable") => "enrolment token unusable",
+            _ if !self.delivery.tried => "coordinator not tried yet",
             _ => "not enrolled yet",
         };
         format!("{line}; {delivery}")

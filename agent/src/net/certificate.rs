@@ -1,7 +1,7 @@
 //! Certificates as facts, and certificates and keys out of PEM files.
 
 use outrider_protocol::{CertificateFacts, Timestamp, UnknownCause};
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use sha2::{Digest, Sha256};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
@@ -52,17 +52,47 @@ pub fn hex(bytes: &[u8]) -> String {
 pub fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Failure> {
     let found: Vec<_> = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<_, _>>()
-        .map_err(|e| Failure::new(UnknownCause::InvalidInput, format!("not PEM: {e}")))?;
+        .map_err(|e| Failure::new(UnknownCause::InvalidInput, pem_problem(&e)))?;
     if found.is_empty() {
-        return Err(Failure::new(UnknownCause::InvalidInput, "no PEM certificate in it"));
+        let what = match pem {
+            // The beginning of a DER sequence of more than 255 bytes.
+            [0x30, 0x82, ..] => {
+                "it is DER, not PEM; convert it with openssl x509 -inform der -in FILE -out FILE.pem"
+            }
+            _ => "no PEM certificate (-----BEGIN CERTIFICATE-----) in it",
+        };
+        return Err(Failure::new(UnknownCause::InvalidInput, what));
     }
     Ok(found)
+}
+
+/// What is wrong with a PEM text; its lines are not repeated, for they may be a key's.
+fn pem_problem(error: &pem::Error) -> String {
+    match error {
+        pem::Error::MissingSectionEnd { .. } => {
+            "not PEM: a section begins and its line -----END …----- is missing; was the file cut?".to_owned()
+        }
+        pem::Error::IllegalSectionStart { .. } => {
+            "not PEM: a line looks like -----BEGIN …----- and is not whole; was the file cut or wrapped?"
+                .to_owned()
+        }
+        pem::Error::Base64Decode(_) => {
+            "not PEM: what stands between -----BEGIN …----- and -----END …----- is no base64".to_owned()
+        }
+        other => format!("not PEM: {other}"),
+    }
 }
 
 /// The first private key (PKCS#8, PKCS#1 or SEC1) in a PEM text. The error never shows the content.
 pub fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, Failure> {
     PrivateKeyDer::from_pem_slice(pem).map_err(|_| {
-        Failure::new(UnknownCause::InvalidInput, "no PEM private key (PKCS#8, PKCS#1 or SEC1) in it")
+        let encrypted = [b"ENCRYPTED".as_slice(), b"Proc-Type: 4"];
+        let what = if encrypted.iter().any(|mark| pem.windows(mark.len()).any(|part| part == *mark)) {
+            "the private key is encrypted; give one without a passphrase"
+        } else {
+            "no PEM private key (PKCS#8, PKCS#1 or SEC1) in it"
+        };
+        Failure::new(UnknownCause::InvalidInput, what)
     })
 }
 
@@ -146,7 +176,22 @@ mod tests {
 
     #[test]
     fn says_when_a_file_holds_no_certificate_or_key() {
-        assert_eq!(certificates(b"hello").unwrap_err().detail, "no PEM certificate in it");
+        assert!(certificates(b"hello").unwrap_err().detail.starts_with("no PEM certificate"));
+        assert!(certificates(&[0x30, 0x82, 1, 0]).unwrap_err().detail.starts_with("it is DER"));
+        let begin = "-----BEGIN CERTIFICATE-----\n";
+        for (text, why) in [
+            (format!("{begin}AAAA\n"), "END"),
+            (format!("{begin}c3Vj!\n-----END CERTIFICATE-----\n"), "no base64"),
+            ("-----BEGIN CERTIFICATE\nAAAA\n".to_owned(), "not whole"),
+        ] {
+            let said = certificates(text.as_bytes()).unwrap_err().detail;
+            // No byte arrays and no content.
+            assert!(said.contains(why) && !said.contains("45, 45") && !said.contains("c3Vj"), "{said}");
+        }
+        let encrypted = private_key(
+            b"-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
+        );
+        assert!(encrypted.unwrap_err().detail.contains("passphrase"));
         let failure = private_key(b"-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n").unwrap_err();
         assert_eq!(failure.cause, UnknownCause::InvalidInput);
         assert!(!failure.detail.contains("c2Vj"));

@@ -168,12 +168,27 @@ pub(super) fn certificate_problem(why: &CertificateError) -> String {
                 .into()
         }
         CertificateError::ExpiredContext { time, not_after } => {
-            format!("the certificate expired {} s ago", time.as_secs().saturating_sub(not_after.as_secs()))
+            format!(
+                "the certificate expired {} ago by this clock (is a clock wrong? compare first)",
+                span(time.as_secs().saturating_sub(not_after.as_secs()))
+            )
         }
         CertificateError::NotValidYetContext { time, not_before } => format!(
-            "the certificate becomes valid only in {} s (is a clock wrong?)",
-            not_before.as_secs().saturating_sub(time.as_secs())
+            "the certificate becomes valid only in {} by this clock (is a clock wrong? compare first)",
+            span(not_before.as_secs().saturating_sub(time.as_secs()))
         ),
+        // These carry identifiers as bytes, which tell nobody anything.
+        CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            "the certificate, or one of its chain, is signed by an algorithm that is not accepted (SHA-1, say)".into()
+        }
+        CertificateError::BadEncoding => "the certificate cannot be decoded (BadEncoding)".into(),
+        CertificateError::BadSignature => {
+            "the signature of the certificate does not fit the authority that it names (BadSignature): another CA of the \
+             same name?"
+                .into()
+        }
+        CertificateError::Revoked => "the certificate was revoked".into(),
         CertificateError::Other(other) => match other.0.to_string().as_str() {
             "CaUsedAsEndEntity" => {
                 "the peer shows a CA's certificate as its own (CaUsedAsEndEntity); give it one that \
@@ -183,6 +198,16 @@ pub(super) fn certificate_problem(why: &CertificateError) -> String {
             text => text.to_owned(),
         },
         other => rustls::Error::InvalidCertificate(other.clone()).to_string(),
+    }
+}
+
+/// Seconds in the unit a person counts them in.
+fn span(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..172_800 => format!("{} h", seconds / 3_600),
+        _ => format!("{} days", seconds / 86_400),
     }
 }
 
@@ -220,6 +245,22 @@ mod tests {
         let inner = rustls::Error::AlertReceived(AlertDescription::UnknownCA);
         let outer = io::Error::new(io::ErrorKind::InvalidData, inner);
         assert_eq!(Failure::from(outer).cause, UnknownCause::Unauthenticated);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_certificate_is_said_without_bytes_and_with_the_clock_first() {
+        use rustls::pki_types::UnixTime;
+        let at = |s| UnixTime::since_unix_epoch(Duration::from_secs(s));
+        let expired = CertificateError::ExpiredContext { time: at(900_000), not_after: at(0) };
+        assert_eq!(
+            certificate_problem(&expired),
+            "the certificate expired 10 days ago by this clock (is a clock wrong? compare first)"
+        );
+        let odd = CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext {
+            signature_algorithm_id: vec![42, 134],
+            public_key_algorithm_id: vec![42, 134],
+        };
+        assert!(!certificate_problem(&odd).contains("42"), "{}", certificate_problem(&odd));
     }
 
     #[test]

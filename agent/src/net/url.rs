@@ -36,6 +36,9 @@ pub enum UrlError {
     /// Neither a name nor an address.
     #[error("{0:?} has no usable host name or address")]
     Host(String),
+    /// A name with letters that DNS does not have.
+    #[error("the host name in {0:?} has {1:?} in it; write such a name as DNS has it, in punycode (xn--…)")]
+    NotAscii(String, char),
     /// Not a number from 1 to 65535.
     #[error("{0:?} has no usable port: give a number from 1 to 65535")]
     Port(String),
@@ -126,6 +129,9 @@ fn split_authority(text: &str, tls: bool, authority: &str) -> Result<(String, u1
             Some((host, port)) => (host, Some(port)),
             None => (authority, None),
         };
+        if let Some(foreign) = host.chars().find(|c| !c.is_ascii()) {
+            return Err(UrlError::NotAscii(text.to_owned(), foreign));
+        }
         (usable_name(host).ok_or_else(bad_host)?, port)
     };
     let port = match port {
@@ -149,7 +155,9 @@ fn unbracketed(text: &str, tls: bool, authority: &str) -> UrlError {
     let scheme = if tls { "https" } else { "http" };
     // `fd00::1:2379` is an address as well as an address and a port; the port was meant when it looks like one.
     let (address, port) = match authority.rsplit_once(':') {
-        Some((address, port)) if port.len() >= 4 && address.parse::<Ipv6Addr>().is_ok() => {
+        Some((address, port))
+            if looks_like_a_port(authority, port) && address.parse::<Ipv6Addr>().is_ok() =>
+        {
             (address, Some(port))
         }
         _ => (authority, None),
@@ -159,6 +167,12 @@ fn unbracketed(text: &str, tls: bool, authority: &str) -> UrlError {
     }
     let port = port.map(|p| format!(":{p}")).unwrap_or_default();
     UrlError::Unbracketed { text: text.to_owned(), instead: format!("{scheme}://[{address}]{port}") }
+}
+
+/// Whether the last group of `authority` is more likely a port than part of the address.
+fn looks_like_a_port(authority: &str, group: &str) -> bool {
+    let is_number = !group.is_empty() && group.bytes().all(|b| b.is_ascii_digit());
+    is_number && (group.len() >= 4 || matches!(group, "80" | "443") || authority.parse::<Ipv6Addr>().is_err())
 }
 
 fn usable_name(host: &str) -> Option<String> {
@@ -201,7 +215,24 @@ mod tests {
             error.to_string(),
             "\"https://fd00::10:2379\" has an IPv6 address without brackets; write \"https://[fd00::10]:2379\""
         );
-        assert!(Url::parse("https://fd00::10").unwrap_err().to_string().contains("[fd00::10]\""));
+        for (text, instead) in [
+            ("https://fd00::10", "https://[fd00::10]"),
+            ("https://::1:443", "https://[::1]:443"),
+            ("https://::1", "https://[::1]"),
+            ("http://fd00::1:80/x", "http://[fd00::1]:80"),
+            ("https://1:2:3:4:5:6:7:8:99", "https://[1:2:3:4:5:6:7:8]:99"),
+            ("https://fd00::dead", "https://[fd00::dead]"),
+        ] {
+            let said = Url::parse(text).unwrap_err().to_string();
+            assert!(said.ends_with(&format!("write {instead:?}")), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_name_beyond_ascii_is_asked_for_in_punycode() {
+        let said = Url::parse("https://münchen.example").unwrap_err().to_string();
+        assert!(said.contains("'ü'") && said.contains("punycode"), "{said}");
+        assert!(Url::parse("https://xn--mnchen-3ya.example").is_ok());
     }
 
     #[test]

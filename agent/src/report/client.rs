@@ -35,6 +35,9 @@ pub enum ExchangeError {
     /// Nothing was sent: what is needed for it is missing here.
     #[error("{0}")]
     Unprepared(String),
+    /// Nothing was sent: there is no enrolment token that could be used.
+    #[error("{0}")]
+    Token(String),
 }
 
 fn advice(error: &ApiError) -> String {
@@ -203,6 +206,22 @@ mod tests {
         );
         let offset = fact.value().unwrap();
         assert_eq!((offset.offset_ms, offset.uncertainty_ms), (5_000, 102));
+    }
+
+    #[test]
+    fn a_balancer_is_suspected_only_where_the_clock_does_not_explain_it() {
+        let said = |error: rustls::CertificateError| {
+            ExchangeError::from(Failure::from(rustls::Error::InvalidCertificate(error))).to_string()
+        };
+        assert!(said(rustls::CertificateError::UnknownIssuer).contains("TCP pass-through"));
+        let at = |s| rustls::pki_types::UnixTime::since_unix_epoch(Duration::from_secs(s));
+        for error in [
+            rustls::CertificateError::ExpiredContext { time: at(900_000), not_after: at(0) },
+            rustls::CertificateError::NotValidYetContext { time: at(0), not_before: at(900_000) },
+        ] {
+            let said = said(error);
+            assert!(said.contains("clock") && !said.contains("balancer"), "{said}");
+        }
     }
 
     #[test]

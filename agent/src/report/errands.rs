@@ -23,12 +23,15 @@ use super::transport::Transport;
 use super::{Clock, Token};
 use crate::capture::VERSION;
 use crate::net::{Connection, Failure, tls};
+use crate::sense::file;
 
 /// File with the desired configuration last received.
 pub(super) const DESIRED: &str = "desired.json";
 /// Bounds of one report.
 const BATCH_COUNT: usize = 100;
 const BATCH_BYTES: usize = 128 << 10;
+/// Bytes of a token file; a token has some hundred.
+const TOKEN_LIMIT: u64 = 8 << 10;
 
 /// How an errand ended.
 pub(super) enum Done {
@@ -280,14 +283,15 @@ fn offset_of<T>(
 fn read_token(source: &TokenSource) -> Result<Token, ExchangeError> {
     match source {
         TokenSource::Given(token) => Ok(token.clone()),
-        TokenSource::None => Err(unprepared(
-            "this node is not enrolled and no token is given; set coordinator.token_file (`outrider token create`)",
+        TokenSource::None => Err(ExchangeError::Token(
+            "no token is given; set coordinator.token_file to a file with what `outrider token create` printed"
+                .to_owned(),
         )),
         TokenSource::File(path) => {
+            let unusable = |why: String| ExchangeError::Token(format!("the token file {}: {why}", path.display()));
             warn_if_open_to_all(path);
-            let text = std::fs::read_to_string(path)
-                .map_err(|e| unprepared(format!("the token file {} cannot be read: {e}", path.display())))?;
-            Token::parse(&text).map_err(|e| unprepared(format!("{}: {e}", path.display())))
+            let text = file::read_text(path, TOKEN_LIMIT).map_err(|e| unusable(format!("cannot be read: {e}")))?;
+            Token::parse(&text).map_err(|e| unusable(e.to_string()))
         }
     }
 }
@@ -303,7 +307,7 @@ fn warn_if_open_to_all(path: &Path) {
 /// The one checksum of token and configuration.
 fn agreed_pin(token: &Token, configured: Option<&str>) -> Result<[u8; 32], ExchangeError> {
     if let Some(configured) = configured.filter(|configured| *configured != token.pin) {
-        return Err(unprepared(format!(
+        return Err(ExchangeError::Token(format!(
             "coordinator.ca_checksum is {configured} and the token pins {}; one of them is of another coordinator",
             token.pin
         )));

@@ -52,7 +52,7 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 pub struct DeliveryStatus {
     /// URL in use; empty when no coordinator is configured.
     pub coordinator: String,
-    /// `enrolled`, `pending`, `refused` or `none`.
+    /// `enrolled`, `pending`, `refused`, `token-unusable` or `none`.
     pub enrolment: String,
     /// Uid the coordinator gave; empty before.
     pub node_uid: String,
@@ -72,6 +72,8 @@ pub struct DeliveryStatus {
     pub clock_offset: Option<Fact<ClockOffset>>,
     /// Desired configuration last received.
     pub desired: Option<NodeConfig>,
+    /// Whether an exchange with this coordinator has ended since the start, well or not.
+    pub tried: bool,
     /// Whether the coordinator has everything that was handed over.
     pub reported: bool,
 }
@@ -114,7 +116,10 @@ impl Reporter {
         if !view.problem.is_empty() {
             log::error!("spool: {}", view.problem);
         }
-        let mut status = DeliveryStatus { desired, error: unusable, ..DeliveryStatus::default() };
+        // The preferred address, as delivery has it before its first exchange: empty would read as "none configured".
+        let coordinator = options.target.urls.first().map(ToString::to_string).unwrap_or_default();
+        let mut status =
+            DeliveryStatus { coordinator, desired, error: unusable, ..DeliveryStatus::default() };
         if status.error.is_empty() && !options.target.urls.is_empty() {
             remember(&mut status, &latches);
             if let Some(ledger) = disk.as_ref().and_then(|disk| identity::peek(&**disk)) {
@@ -197,6 +202,7 @@ fn remember(status: &mut DeliveryStatus, latches: &[Latch]) {
         let enrolment = match condition.reason {
             ReasonCode::EnrolmentPending => "pending",
             ReasonCode::EnrolmentRefused => "refused",
+            ReasonCode::EnrolmentTokenUnusable => "token-unusable",
             ReasonCode::CoordinatorUnreachable => "none",
             _ => continue,
         };

@@ -230,6 +230,50 @@ async fn token_and_configuration_must_agree() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_token_file_that_is_of_no_use_is_named_at_once_and_read_again() {
+    let fake = Fake::new("c.example");
+    let TokenSource::Given(good) = fake.token() else { panic!("the fake gives its token") };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    let name = file.display().to_string();
+    let reporter =
+        reporter(&[&fake], &MemoryDisk::default(), target(&[fake.url()], TokenSource::File(file.clone())));
+    reporter.put(Vec::new(), &[], Some(state("d1")));
+    let status = until(&reporter, |status| !status.error.is_empty()).await;
+    assert!(status.error.contains(&name) && status.error.contains("No such file"), "{}", status.error);
+    // What hangs is not waited for.
+    nix::unistd::mkfifo(&file, nix::sys::stat::Mode::S_IRUSR).unwrap();
+    until(&reporter, |status| status.error.contains("not a regular file")).await;
+    std::fs::remove_file(&file).unwrap();
+    std::fs::write(&file, good.expose().replace("::", ":")).unwrap();
+    let status = until(&reporter, |status| status.error.contains("::<id>:<secret>")).await;
+    assert_eq!((status.enrolment.as_str(), status.tried), ("token-unusable", true));
+    assert!(status.error.contains(&name) && !status.error.contains("s3cret"), "{}", status.error);
+    assert!(fake.mind().enrolments.is_empty());
+    std::fs::write(&file, good.expose()).unwrap();
+    until(&reporter, |status| status.enrolment == "enrolled" && status.error.is_empty()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn before_the_first_exchange_the_coordinator_is_known_and_nothing_else() {
+    let fake = Fake::new("c.example");
+    let disk = MemoryDisk::default();
+    for _restart in 0..2 {
+        let reporter = reporter(&[&fake], &disk, target(&[fake.url()], fake.token()));
+        let first = reporter.status().borrow().clone();
+        assert_eq!((first.coordinator, first.tried), (fake.url(), false));
+        reporter.put(Vec::new(), &[], Some(state("d1")));
+        until(&reporter, |status| status.tried && status.enrolment == "enrolled").await;
+        // Another coordinator has not been tried.
+        reporter.configure(target(&["https://silent".to_owned()], fake.token()));
+        let moved = until(&reporter, |status| status.coordinator == "https://silent").await;
+        assert_eq!((moved.tried, moved.error.as_str()), (false, ""));
+    }
+    let alone = reporter(&[], &disk, target(&[], TokenSource::None));
+    assert_eq!(alone.status().borrow().coordinator, "");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_operator_who_approves_late_is_waited_for() {
     let fake = Fake::new("c.example");
     fake.mind().pending = 3;

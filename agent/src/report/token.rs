@@ -12,27 +12,44 @@ pub struct Token {
     whole: String,
 }
 
-/// What is wrong with a token; never its content.
+/// What is wrong with a token; never its secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     /// Nothing there.
-    #[error("the token is empty; make one with `outrider token create`")]
+    #[error("the token is empty; make one with `outrider token create`: one line {FORM}")]
     Empty,
     /// Not ours.
-    #[error("the token does not start with OR1; expected OR1<64 hex digits>::<id>:<secret>")]
+    #[error("the token does not start with OR1; expected one line {FORM}")]
     Version,
-    /// The part before `::`.
-    #[error("the token's CA checksum has {0} characters; expected 64 hex digits between OR1 and ::")]
-    Pin(usize),
+    /// The part before `::` has another length.
+    #[error(
+        "the token's CA checksum has {0} characters; expected 64 hex digits between OR1 and ::, as in {FORM}"
+    )]
+    PinLength(usize),
+    /// The part before `::` has a character that is no hex digit, counted from 1.
+    #[error(
+        "character {at} of the token's CA checksum is {what:?}; expected 64 hex digits (0-9, a-f), as in {FORM}"
+    )]
+    PinDigit {
+        /// Which character.
+        at: usize,
+        /// What stands there.
+        what: char,
+    },
     /// The part after `::`.
-    #[error("the token has no <id>:<secret> after ::; was it cut when it was copied?")]
+    #[error(
+        "the token has no <id>:<secret> after ::; was it cut when it was copied? Expected one line {FORM}"
+    )]
     Parts,
     /// More than one line, or blanks inside.
     #[error(
-        "the token has blanks or several lines in it; give the one line that `outrider token create` printed"
+        "the token has blanks or several lines in it; give the one line that `outrider token create` printed: {FORM}"
     )]
     Blanks,
 }
+
+/// How a token is written.
+const FORM: &str = "OR1<sha256 of the CA, 64 hex digits>::<id>:<secret>";
 
 impl Token {
     /// Takes a token apart; blanks around it are no matter.
@@ -46,8 +63,11 @@ impl Token {
         }
         let rest = text.strip_prefix("OR1").ok_or(TokenError::Version)?;
         let (pin, rest) = rest.split_once("::").ok_or(TokenError::Parts)?;
-        if pin.len() != 64 || !pin.bytes().all(|b| b.is_ascii_hexdigit()) {
-            return Err(TokenError::Pin(pin.chars().count()));
+        if pin.chars().count() != 64 {
+            return Err(TokenError::PinLength(pin.chars().count()));
+        }
+        if let Some((i, what)) = pin.chars().enumerate().find(|(_, c)| !c.is_ascii_hexdigit()) {
+            return Err(TokenError::PinDigit { at: i + 1, what });
         }
         let (id, secret) = rest.split_once(':').ok_or(TokenError::Parts)?;
         if id.is_empty() || secret.is_empty() {
@@ -88,22 +108,20 @@ mod tests {
         let cases = [
             ("", TokenError::Empty),
             ("K10abc::server:secret", TokenError::Version),
-            ("OR1abc::id:secret", TokenError::Pin(3)),
+            ("OR1abc::id:secret", TokenError::PinLength(3)),
             ("OR1", TokenError::Parts),
             (&format!("OR1{PIN}:id:secret"), TokenError::Parts),
             (&format!("OR1{PIN}::id"), TokenError::Parts),
             (&format!("OR1{PIN}::id:"), TokenError::Parts),
             (&format!("OR1{PIN}:::secret"), TokenError::Parts),
             (&format!("OR1{PIN}::id:sec ret"), TokenError::Blanks),
-            (&format!("OR1{}::id:secret", PIN.replace('f', "g")), TokenError::Pin(64)),
+            (&format!("OR1{}::id:secret", PIN.replace('f', "g")), TokenError::PinDigit { at: 16, what: 'g' }),
         ];
         for (text, error) in cases {
             assert_eq!(Token::parse(text), Err(error.clone()), "{text}");
-            assert!(
-                !error.to_string().contains("secret>")
-                    || text.is_empty()
-                    || !error.to_string().contains("sec ret")
-            );
+            let said = error.to_string();
+            assert!(said.contains("OR1<sha256 of the CA, 64 hex digits>::<id>:<secret>"), "{said}");
+            assert!(!said.replace("<secret>", "").contains("secret") && !said.contains("sec ret"), "{said}");
         }
     }
 

@@ -1,13 +1,14 @@
-//! Bounded reads of small files, the way every sensor reads them.
+//! Bounded reads of small files, the way sensors, configuration and delivery read them.
 //!
-//! A sensor must not hang on a fifo put where a file was, nor fill memory with a file that grew: a file is opened
-//! without blocking, must be a regular file and is read up to a limit.
+//! Nobody may hang on a fifo put where a file was, nor fill memory with a file that grew: a file is opened without
+//! blocking, must be a regular file and is read up to a limit.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
+use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use outrider_protocol::{Fact, UnknownCause};
 
@@ -21,8 +22,23 @@ pub(crate) const LARGE: u64 = 4 * 1024 * 1024;
 /// Opens a regular file read-only; anything else is `InvalidInput`.
 pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
-    let file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(invalid("not a regular file")) }
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path).map_err(|e| {
+        // What the kernel says of a socket reads as if there were no file.
+        if e.raw_os_error() == Some(Errno::ENXIO as i32) {
+            invalid("a socket, not a regular file")
+        } else {
+            e
+        }
+    })?;
+    let kind = file.metadata()?.file_type();
+    if kind.is_file() {
+        return Ok(file);
+    }
+    Err(invalid(match kind {
+        _ if kind.is_dir() => "a folder, not a regular file",
+        _ if kind.is_fifo() => "a pipe, not a regular file",
+        _ => "a device, not a regular file",
+    }))
 }
 
 /// The bytes of an open file, at most `limit` of them; more is `InvalidInput`.
@@ -88,8 +104,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("fifo");
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRUSR).unwrap();
-        let error = read_text(&path, SMALL).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{error}");
+        let _socket = std::os::unix::net::UnixListener::bind(dir.path().join("socket")).unwrap();
+        for (name, what) in
+            [("fifo", "a pipe"), (".", "a folder"), ("socket", "a socket"), ("/dev/null", "a device")]
+        {
+            let error = read_text(&dir.path().join(name), SMALL).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{error}");
+            assert_eq!(error.to_string(), format!("{what}, not a regular file"));
+        }
     }
 
     #[test]

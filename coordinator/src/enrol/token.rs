@@ -149,7 +149,7 @@ mod tests {
             (cut(3), "no \"::\""),
             (cut(40), "no \"::\""),
             (good.replacen("OR1", "OR1f", 1), "64 hex digits"),
-            (format!("OR1{}::id:{}", "g".repeat(64), "s".repeat(32)), "other characters"),
+            (format!("OR1{}::id:{}", "g".repeat(64), "s".repeat(32)), "character 1 of this is 'g'"),
             (cut(75), "no \":\""),
             (format!("OR1{}::Id!:{}", "a".repeat(64), "s".repeat(32)), "id must be"),
             (format!("OR1{}:::{}", "a".repeat(64), "s".repeat(32)), "id must be"),

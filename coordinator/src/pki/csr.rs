@@ -47,7 +47,15 @@ impl VerifiedRequest {
         let algorithm = key.algorithm.algorithm.to_id_string();
         let curve = key.algorithm.parameters.as_ref().and_then(|p| p.as_oid().ok());
         if algorithm != EC_PUBLIC_KEY || curve.as_ref().is_none_or(|c| c.to_id_string() != P256) {
-            let algorithm = curve.map_or(algorithm, |c| c.to_id_string());
+            // The parameters of an RSA key are no curve, and read as an empty identifier.
+            let curve = curve.map(|c| c.to_id_string()).filter(|_| algorithm == EC_PUBLIC_KEY);
+            let algorithm = match curve.as_deref().unwrap_or(&algorithm) {
+                "1.2.840.113549.1.1.1" => "RSA".to_owned(),
+                "1.3.101.112" => "Ed25519".to_owned(),
+                "1.3.132.0.34" => "ECDSA P-384".to_owned(),
+                "1.3.132.0.35" => "ECDSA P-521".to_owned(),
+                other => other.to_owned(),
+            };
             return Err(RequestError::UnsupportedKey { algorithm });
         }
         request.verify_signature().map_err(|_| RequestError::BadSignature)?;

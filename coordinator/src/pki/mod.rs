@@ -68,6 +68,10 @@ impl FromStr for Pin {
     fn from_str(s: &str) -> Result<Self, String> {
         let wrong =
             || format!("a CA hash is 64 hex digits (SHA-256); this has {} characters", s.chars().count());
+        if let Some((i, c)) = s.chars().enumerate().find(|(_, c)| !c.is_ascii_hexdigit()) {
+            let at = i + 1;
+            return Err(format!("a CA hash is 64 hex digits (SHA-256); character {at} of this is {c:?}"));
+        }
         if s.len() != 64 {
             return Err(wrong());
         }
@@ -75,7 +79,7 @@ impl FromStr for Pin {
         for (byte, pair) in pin.iter_mut().zip(s.as_bytes().chunks(2)) {
             let digit = |b: u8| char::from(b).to_digit(16);
             let (Some(high), Some(low)) = (digit(pair[0]), digit(pair[1])) else {
-                return Err("a CA hash is 64 hex digits (SHA-256); this has other characters".to_owned());
+                return Err(wrong());
             };
             *byte = (high * 16 + low) as u8;
         }

@@ -366,6 +366,17 @@ fn names_that_no_certificate_carries_are_refused() {
     }
 }
 
+/// Made by `openssl req -new -newkey rsa:1024`.
+const RSA_REQUEST: &str = "-----BEGIN CERTIFICATE REQUEST-----\n\
+     MIIBTDCBtgIBADANMQswCQYDVQQDDAJuMTCBnzANBgkqhkiG9w0BAQEFAAOBjQAw\n\
+     gYkCgYEAqI3U0SmgTfH21Jv7hSpTtLVUnKwaLb1gzD7ikus1TBuimkWYenlVsduK\n\
+     VXiBq7AiUDupqyaE/E2FD+tV1OnY+1QunJf9dUp+Oos2BUIvc1e6CHW0BrG31PJm\n\
+     cgv//ZeFO7ydWposweQdmUyLjRAb35Es/4dETX8NEhOQOPSWDjsCAwEAAaAAMA0G\n\
+     CSqGSIb3DQEBCwUAA4GBAB4RmZ1W9VwV6r1OA6PUJN9AL8GBcQ4RNrUtT5XtfV8H\n\
+     Z6RGvEKA/1VCQd6SU4GeNTcC3J8kBR0VzBBQwfAiV5G+eos3lTgGW9neWMQ7AQ4j\n\
+     4L+buQuZjS05OC6atVpCCnoX6flBBj40fm7uMkA48V0bmxmn4OZXR6+Pgh+0ZF6k\n\
+     -----END CERTIFICATE REQUEST-----\n";
+
 #[test]
 fn requests_are_checked() {
     let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
@@ -383,9 +394,13 @@ fn requests_are_checked() {
     let mut long = good.der().to_vec();
     long.push(0);
     assert_eq!(VerifiedRequest::from_der(&forged), Err(RequestError::BadSignature));
-    for der in [p384.der().as_ref(), ed.der().as_ref()] {
-        assert!(matches!(VerifiedRequest::from_der(der), Err(RequestError::UnsupportedKey { .. })));
-    }
+    let algorithm = |result| match result {
+        Err(RequestError::UnsupportedKey { algorithm }) => algorithm,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(algorithm(VerifiedRequest::from_der(p384.der())), "ECDSA P-384");
+    assert_eq!(algorithm(VerifiedRequest::from_der(ed.der())), "Ed25519");
+    assert_eq!(algorithm(VerifiedRequest::from_pem(RSA_REQUEST)), "RSA");
     assert!(matches!(VerifiedRequest::from_der(&long), Err(RequestError::NotPkcs10 { .. })));
     assert!(matches!(VerifiedRequest::from_pem(""), Err(RequestError::NotPem { .. })));
     assert!(matches!(VerifiedRequest::from_pem(&"x".repeat(20_000)), Err(RequestError::TooLarge { .. })));

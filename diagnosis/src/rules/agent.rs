@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use outrider_protocol::{
-    AgentFacts, ConditionType, Fact, NodeFacts, ReasonCode as R, Severity, Status, Timestamp,
+    AgentFacts, ConditionType, Fact, NodeFacts, ReasonCode as R, Severity, Status, Timestamp, UnknownCause,
 };
 
 use crate::finding::{Finding, Judgement};
@@ -11,6 +11,8 @@ use crate::wording::{Span, names};
 
 /// A lost delivery is tried again; only a row of them is news.
 const DELIVERY_RAISE: Duration = Duration::from_secs(30);
+/// What a restarted agent showed before stands for so long; the first exchange takes less.
+const UNTRIED_RAISE: Duration = Duration::from_secs(30);
 /// Without the coordinator for this long, a warning becomes an error.
 const DELIVERY_ERROR: Duration = Duration::from_secs(300);
 /// The own certificate lives for days and is renewed at two thirds; this close to its end renewal has failed for long.
@@ -111,6 +113,13 @@ fn reports_delivered(agent: &AgentFacts, at: Timestamp, now: Timestamp) -> Findi
                  one; a revoked node needs a new enrolment.",
             );
         }
+        "token-unusable" => {
+            let message = format!("This node cannot enrol at {}{why}; {waiting}.", agent.coordinator);
+            return new(Status::False, Severity::Error, R::EnrolmentTokenUnusable, message).advice(
+                "Write the one line that outrider token create printed to the file that coordinator.token_file names \
+                 (0640, root:outrider), then reload the agent; without a reload it looks again within a minute.",
+            );
+        }
         "pending" => {
             let message =
                 format!("{} waits for an operator to approve this node{why}; {waiting}.", agent.coordinator);
@@ -138,6 +147,21 @@ fn reports_delivered(agent: &AgentFacts, at: Timestamp, now: Timestamp) -> Findi
                 "Check the way to the coordinator from this node: name, port, proxy, its certificate and pin. Nothing \
                  is lost meanwhile.",
             );
+    }
+    if agent.untried {
+        let message = format!(
+            "Nothing has been exchanged with {} yet, so whether reports reach it is not known; {waiting}.",
+            agent.coordinator
+        );
+        return Finding::unknown(
+            ConditionType::ReportsDelivered,
+            &UnknownCause::NotYetRead,
+            Severity::Info,
+            at,
+            message,
+        )
+        .advice("Wait for the first exchange; a running agent begins it as soon as it has read its host.")
+        .waits(UNTRIED_RAISE, Duration::ZERO);
     }
     let message = format!("Reports reach {}; {waiting}.", agent.coordinator);
     new(Status::True, Severity::Ok, R::ReportsFlow, message)

@@ -1,6 +1,8 @@
 //! The agent about itself.
 
-use outrider_diagnosis::{Finding, Judgement, diagnose, judge};
+use std::time::Duration;
+
+use outrider_diagnosis::{Finding, Judgement, diagnose, judge, latch};
 use outrider_protocol::*;
 
 use crate::world::{self, Change, DAY, agent, ago, ahead, known};
@@ -84,6 +86,17 @@ fn delivery_in_all_its_states() {
         ReasonCode::EnrolmentRefused,
         &["token"],
     );
+    let token = delivered(|a| {
+        (a.enrolment, a.delivery_error) = ("token-unusable".into(), "/etc/outrider/token: no OR1".into());
+    });
+    expect(
+        &token,
+        Status::False,
+        Severity::Error,
+        ReasonCode::EnrolmentTokenUnusable,
+        &["/etc/outrider/token", "outrider token create"],
+    );
+    assert!(token.raise_after.is_zero(), "what lies on this machine is certain at once");
     expect(
         &delivered(|a| a.merged = 40),
         Status::False,
@@ -93,6 +106,33 @@ fn delivery_in_all_its_states() {
     );
     let spool = delivered(|a| (a.spool_problem, a.merged) = ("disk full".into(), 4));
     expect(&spool, Status::False, Severity::Error, ReasonCode::SpoolFailing, &["disk full"]);
+}
+
+#[test]
+fn before_the_first_exchange_nothing_is_claimed() {
+    let untried =
+        |error: &'static str| delivered(move |a| (a.untried, a.delivery_error) = (true, error.into()));
+    let f = untried("");
+    expect(&f, Status::Unknown, Severity::Info, ReasonCode::NotYetRead, &["https://c.example", "not known"]);
+    // A failure that is remembered from before a restart stands.
+    assert_eq!(untried("no exchange since the restart").reason, ReasonCode::CoordinatorUnreachable);
+    let alone = delivered(|a| (a.untried, a.coordinator) = (true, String::new()));
+    assert_eq!(alone.reason, ReasonCode::NoCoordinator);
+
+    // A restart is no news: what was shown stands until the first exchange, or until it takes too long.
+    let turn = |latches: &[Latch], untried, at: Timestamp| {
+        let facts =
+            CheckFacts { agent: Some(known(agent().with(|a| a.untried = untried))), ..CheckFacts::default() };
+        latch(latches, &judge(&world::node_facts(facts)), at)
+    };
+    let before = turn(&[], false, world::now()).latches;
+    let soon = turn(&before, true, world::now().after(Duration::from_secs(1)));
+    assert_eq!(soon.transitions, []);
+    let late = turn(&soon.latches, true, world::now().after(Duration::from_secs(40)));
+    let [told] = late.transitions.as_slice() else { panic!("{:?}", late.transitions) };
+    assert_eq!((told.condition.status, &told.condition.reason), (Status::Unknown, &ReasonCode::NotYetRead));
+    let cleared = turn(&late.latches, false, world::now().after(Duration::from_secs(41)));
+    assert_eq!(cleared.transitions[0].condition.reason, ReasonCode::ReportsFlow);
 }
 
 #[test]

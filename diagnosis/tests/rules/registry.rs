@@ -264,7 +264,7 @@ fn balancer() -> impl Strategy<Value = LoadBalancerFacts> {
 fn agent() -> impl Strategy<Value = AgentFacts> {
     let texts = (
         word(&["", "https://c"]),
-        word(&["enrolled", "pending", "refused", "none", "odd"]),
+        word(&["enrolled", "pending", "refused", "token-unusable", "none", "odd"]),
         word(&["", "refused."]),
         word(&["", "disk full"]),
     );
@@ -282,6 +282,7 @@ fn agent() -> impl Strategy<Value = AgentFacts> {
                 enrolment,
                 delivery_error,
                 delivery_failing_since: since.map(world::ago),
+                untried: spooled % 2 == 0,
                 spooled,
                 merged: if merged % 2 == 0 { 0 } else { merged },
                 spool_problem,

@@ -109,6 +109,10 @@ pub(crate) async fn sense(args: &SensorArgs, screen: &mut Screen) -> anyhow::Res
         None => ConfigSource::default(),
     };
     let loaded = config::load(&source);
+    if let (Some(_), Some(problem), true) = (&args.config, loaded.problems.first(), loaded.files.is_empty()) {
+        // Not one key of what was asked for is there: the defaults would answer another question.
+        return Err(UsageError(format!("--config: {problem}")).into());
+    }
     for problem in &loaded.problems {
         screen.note(&format!("warning: {problem}"));
     }

@@ -1,8 +1,9 @@
 //! `outrider diagnose`: captured facts in, conditions out, offline.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use anyhow::{Context, bail};
@@ -72,7 +73,7 @@ fn read(file: &Path) -> anyhow::Result<Vec<NodeFacts>> {
     let (name, bytes) = if file == Path::new("-") {
         ("standard input".to_owned(), bounded(io::stdin().lock()))
     } else {
-        (file.display().to_string(), File::open(file).and_then(bounded))
+        (file.display().to_string(), open(file).and_then(bounded))
     };
     let bytes = bytes.with_context(|| format!("cannot read {name}"))?;
     let nodes = parse(&bytes).with_context(|| name.clone())?;
@@ -82,11 +83,32 @@ fn read(file: &Path) -> anyhow::Result<Vec<NodeFacts>> {
     Ok(nodes)
 }
 
+/// Opens a file or a pipe: process substitution hands over the latter. A device has no end, or no beginning.
+fn open(file: &Path) -> io::Result<File> {
+    let metadata = fs::metadata(file)?;
+    let kind = metadata.file_type();
+    let refuse = |what: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    if kind.is_dir() {
+        return refuse("it is a folder; name the files in it");
+    }
+    if kind.is_char_device() || kind.is_block_device() {
+        return refuse("it is a device; give a file, or - for standard input");
+    }
+    if metadata.len() > MAX_BYTES {
+        return Err(too_long());
+    }
+    File::open(file)
+}
+
+fn too_long() -> io::Error {
+    io::Error::new(io::ErrorKind::FileTooLarge, "more than 1 GiB is no captured facts")
+}
+
 fn bounded(from: impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     from.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_BYTES {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "more than 1 GiB is no captured facts"));
+        return Err(too_long());
     }
     Ok(bytes)
 }

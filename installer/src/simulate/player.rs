@@ -135,6 +135,7 @@ fn about_itself(status: &DeliveryStatus) -> AgentFacts {
         enrolment: status.enrolment.clone(),
         delivery_error: status.error.clone(),
         delivery_failing_since: status.failing_since,
+        untried: !status.tried,
         spooled: status.spooled,
         merged: status.merged,
         spool_problem: status.spool_problem.clone(),

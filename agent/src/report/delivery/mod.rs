@@ -51,6 +51,8 @@ enum Enrolment {
     Enrolled,
     /// The coordinator decided against this node.
     Refused,
+    /// There is no token that could be sent.
+    TokenUnusable,
 }
 
 /// What is under way, at most one of each.
@@ -112,8 +114,10 @@ pub(super) struct Delivery {
     kept: Option<Connection>,
     beat_at: Instant,
     beaten_at: Option<Instant>,
-    /// Whether an exchange has ended since the start, well or not.
+    /// Whether an exchange with these addresses has ended since the start, well or not.
     tried: bool,
+    /// What the process before showed stands until something is known.
+    remembering: bool,
     stopping: bool,
 }
 
@@ -157,6 +161,7 @@ impl Delivery {
             beat_at: now,
             beaten_at: None,
             tried: false,
+            remembering: true,
             stopping: false,
         }
     }
@@ -210,10 +215,13 @@ impl Delivery {
         }
         if target.urls != self.target.urls {
             self.line.addresses = Addresses::new(target.urls.clone());
+            // How it went with another coordinator says nothing of this one.
+            [&mut self.enrol, &mut self.report, &mut self.beat].into_iter().for_each(Lane::worked);
+            (self.tried, self.remembering) = (false, false);
             self.start_over();
         }
         // What was refused under another token or name may be admitted now.
-        if self.enrolment == Enrolment::Refused {
+        if matches!(self.enrolment, Enrolment::Refused | Enrolment::TokenUnusable) {
             self.enrolment = if self.ledger.is_some() { Enrolment::Enrolled } else { Enrolment::None };
             self.enrol.start_over();
             self.report.start_over();
@@ -271,8 +279,7 @@ impl Delivery {
             let unread = self.enrolment == Enrolment::Unread;
             at(self.enrol.retry_at, unread && !way.enrolling);
             if self.state.is_some() && !unread {
-                let retries =
-                    matches!(self.enrolment, Enrolment::None | Enrolment::Pending | Enrolment::Refused);
+                let retries = !matches!(self.enrolment, Enrolment::Unread | Enrolment::Enrolled);
                 let lane = if self.ledger.is_some() && self.enrolment == Enrolment::Refused {
                     &self.report
                 } else {
@@ -433,6 +440,7 @@ impl Delivery {
                 spooled: if self.delivers() { self.view.len } else { 0 },
                 merged: self.view.merged,
                 spool_problem: problem,
+                tried: self.tried,
                 reported: self.tried && idle && !self.has_news(now),
                 ..status.clone()
             };
@@ -441,7 +449,7 @@ impl Delivery {
                 new.node_uid = self.uid();
                 new.certificate_not_after = self.ledger.as_ref().map(|ledger| ledger.not_after);
             }
-            if self.tried || !self.delivers() {
+            if self.tried || !self.remembering || !self.delivers() {
                 new.enrolment = self.enrolment_word().to_owned();
                 new.error = error.unwrap_or_default().to_owned();
                 new.failing_since = since;
@@ -465,6 +473,7 @@ impl Delivery {
             Enrolment::Pending => "pending",
             Enrolment::Enrolled => "enrolled",
             Enrolment::Refused => "refused",
+            Enrolment::TokenUnusable => "token-unusable",
         }
     }
 }

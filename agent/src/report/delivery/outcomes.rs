@@ -136,7 +136,8 @@ impl Delivery {
                 self.enrol.refused(&error, self.now());
             }
             Err(error) => {
-                self.enrolment = Enrolment::None;
+                let token = matches!(error, ExchangeError::Token(_));
+                self.enrolment = if token { Enrolment::TokenUnusable } else { Enrolment::None };
                 self.enrol.failed(&error, self.now());
             }
         }
