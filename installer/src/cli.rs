@@ -401,5 +401,8 @@ mod tests {
         for text in ["", "0", "0s", "s", "5", "-5s", "5x", "1h30", "99999999999999999999s", "9999999d"] {
             assert!(duration(text).is_err() || text == "5", "{text:?} was taken");
         }
+        for (text, why) in [("0s", "longer than zero"), ("0", "longer than zero"), ("9999d", "ten years")] {
+            assert!(duration(text).unwrap_err().contains(why), "{text}");
+        }
     }
 }

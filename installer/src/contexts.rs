@@ -267,7 +267,7 @@ mod tests {
     fn checksums_are_read_as_other_tools_print_them() {
         assert_eq!(checksum(&"AB:".repeat(32)), Ok([0xab; 32]));
         assert!(checksum("abc").unwrap_err().contains("this has 3"));
-        assert!(checksum(&"zz".repeat(32)).unwrap_err().contains("not hex"));
+        assert!(checksum(&"zz".repeat(32)).unwrap_err().contains("character 1 is 'z'"));
         assert!(checksum(&"ü".repeat(32)).is_err());
     }
 

@@ -156,4 +156,32 @@ pub struct HttpAnswer {
     pub body_sha256: String,
     /// Milliseconds from request to the end of the answer.
     pub ms: f64,
+    /// The answers to `/` that came of following a redirect to another path of the same host at the same peer, in
+    /// order; at most [`MAX_REDIRECTS`], and fewer where the chain ended, left the host or ran out of time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub followed: Vec<Hop>,
+}
+
+/// Redirects that are followed. Browsers give up at 20; Rancher needs two.
+pub const MAX_REDIRECTS: usize = 10;
+
+/// One answer in a chain of redirects.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Hop {
+    /// Status code.
+    pub status: u16,
+    /// `Location` header, its beginning; empty when none.
+    #[serde(default)]
+    pub location: String,
+}
+
+impl HttpAnswer {
+    /// Whether redirects went on and on until nobody followed any more.
+    pub fn redirects_without_end(&self) -> bool {
+        let redirects = |status: u16| (300..400).contains(&status);
+        self.followed.len() >= MAX_REDIRECTS
+            && redirects(self.status)
+            && self.followed.iter().all(|hop| redirects(hop.status))
+    }
 }

@@ -99,6 +99,66 @@ fn cause<T>(fact: &Fact<T>) -> Option<&UnknownCause> {
 
 use ProbeTarget::{Backend, Balancer as Through};
 
+/// A server of plain http whose every path redirects to another one, but for `end`; closes after every other answer.
+fn redirecting(end: Option<usize>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            for keeps in [true, false] {
+                let mut request = Vec::new();
+                while !request.ends_with(b"\r\n\r\n") {
+                    let mut byte = [0];
+                    match stream.read(&mut byte) {
+                        Ok(1) => request.push(byte[0]),
+                        _ => break,
+                    }
+                }
+                let text = String::from_utf8(request).unwrap();
+                let Some(path) = text.split(' ').nth(1) else { break };
+                let step: usize = path.trim_start_matches("/step/").parse().unwrap_or(0);
+                let connection = if keeps { "keep-alive" } else { "close" };
+                let answer = if Some(step) == end {
+                    format!("HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: {connection}\r\n\r\n")
+                } else {
+                    format!(
+                        "HTTP/1.1 302 Found\r\nlocation: https://{HOST}:80/step/{}\r\ncontent-length: 0\r\n\
+                         connection: {connection}\r\n\r\n",
+                        step + 1
+                    )
+                };
+                if stream.write_all(answer.as_bytes()).is_err() {
+                    break;
+                }
+            }
+        }
+    });
+    address
+}
+
+#[tokio::test]
+#[ignore = "run by tests/run --suite sense-load-balancer"]
+async fn a_chain_of_redirects_is_followed_to_its_end_and_not_beyond_a_bound() {
+    for (end, hops, last) in [(None, 10, 302), (Some(3), 3, 200)] {
+        let server = redirecting(end);
+        let dead = SocketAddr::from(([127, 0, 0, 1], 1));
+        let one = LoadBalancerSettings {
+            mode: BalancerMode::L7,
+            backends: vec![server],
+            backend_http_port: server.port(),
+            ..settings(dead, 0, &[dead.ip()])
+        };
+        let facts = pass(&one, LIMIT).await;
+        for kind in [ProbeKind::ForwardedRoot, ProbeKind::PlainRoot] {
+            let [answer] = answers(&facts, Backend, kind.clone())[..] else { panic!("{facts:#?}") };
+            assert_eq!((answer.status, answer.followed.len()), (302, hops), "{answer:#?}");
+            let end = answer.followed.last().unwrap();
+            assert_eq!((end.status, answer.redirects_without_end()), (last, last == 302), "{answer:#?}");
+        }
+    }
+}
+
 #[tokio::test]
 #[ignore = "run by tests/run --suite sense-load-balancer"]
 async fn layer_4_done_right() {

@@ -83,6 +83,40 @@ fn tc08_s1_the_ingress_does_not_trust_the_header() {
     }
 }
 
+/// The same as TC08, with a path that changes at every redirect.
+#[test]
+fn redirects_without_end_are_a_loop_whatever_their_paths() {
+    let through = |n: usize| {
+        probe(K::Root, Balancer, LB, Some(world::endless(302)).filter(|_| n < 3).or(Some(http(200, "", ""))))
+    };
+    let backend = |kind, answer: HttpAnswer| probe(kind, Backend, "10.0.0.1:80", Some(answer));
+    let judged = |with: Option<HttpAnswer>, without: Option<HttpAnswer>| {
+        let direct = [with.map(|a| backend(K::ForwardedRoot, a)), without.map(|a| backend(K::PlainRoot, a))];
+        forwarding((0..4).map(through).chain(direct.into_iter().flatten()).collect())
+    };
+    let (endless, good) = (|| Some(world::endless(302)), || Some(http(200, "", "")));
+    let told = ["redirects without end", "/step/0", "3 of 4", "10 times"];
+    for (with, without, reason) in [
+        (endless(), endless(), ReasonCode::ForwardedHeaderIgnored),
+        (good(), endless(), ReasonCode::ForwardedHeaderMissing),
+        (good(), Some(http(302, SELF, "")), ReasonCode::ForwardedHeaderMissing),
+        (good(), good(), ReasonCode::RedirectLoop),
+        (None, None, ReasonCode::RedirectLoop),
+    ] {
+        expect(&judged(with, without), Status::False, Severity::Error, reason, &told);
+    }
+
+    // A chain that ends, or was not followed to the end, is none.
+    let ends = |change: fn(&mut HttpAnswer)| {
+        let mut answer = world::endless(302);
+        change(&mut answer);
+        forwarding(vec![probe(K::Root, Balancer, LB, Some(answer))]).reason
+    };
+    assert_eq!(ends(|a| a.followed[9].status = 200), ReasonCode::ForwardingWorks);
+    assert_eq!(ends(|a| a.followed.truncate(9)), ReasonCode::ForwardingWorks);
+    assert_eq!(ends(|a| a.followed[9].location = "https://login.x/".into()), ReasonCode::RedirectLoop);
+}
+
 #[test]
 fn tc08_s1_the_setting_of_the_ingress_that_answers() {
     for (server, setting, other) in

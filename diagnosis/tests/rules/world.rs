@@ -341,7 +341,14 @@ pub fn http(status: u16, location: &str, body: &str) -> HttpAnswer {
         body_bytes: body.len() as u64,
         body_sha256: String::new(),
         ms: 3.0,
+        followed: Vec::new(),
     }
+}
+
+/// A redirect, followed to another path each time until it was given up.
+pub fn endless(status: u16) -> HttpAnswer {
+    let hop = |n: usize| Hop { status, location: format!("/step/{n}") };
+    HttpAnswer { followed: (1..=MAX_REDIRECTS).map(hop).collect(), ..http(status, "/step/0", "") }
 }
 
 pub fn probe(kind: ProbeKind, target: ProbeTarget, peer: &str, answer: Option<HttpAnswer>) -> Probe {

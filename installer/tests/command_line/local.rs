@@ -129,6 +129,35 @@ fn garbage_is_answered_with_what_where_and_what_instead() {
 }
 
 #[test]
+fn a_configuration_is_a_regular_file_and_captured_facts_may_come_through_a_pipe() {
+    let home = Home::new();
+    let fifo = home.path().join("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    for command in ["check", "facts"] {
+        for (file, what) in
+            [(fifo.as_path(), "a pipe"), (home.path(), "a folder"), ("/dev/zero".as_ref(), "a device")]
+        {
+            let ended = home.run([command.as_ref(), "--config".as_ref(), file.as_os_str()]);
+            let code = if command == "check" { 3 } else { 64 };
+            let ended = ended.with_code(code).says(&["--config: ", &file.display().to_string(), what]);
+            assert_eq!(ended.out, "", "{ended:#?}");
+        }
+    }
+
+    home.run(["diagnose", "/dev/zero"]).with_code(1).says(&["/dev/zero", "it is a device", "standard input"]);
+    home.run(["diagnose", "/tmp"]).with_code(1).says(&["/tmp", "it is a folder"]);
+    let huge = home.path().join("huge");
+    std::fs::File::create(&huge).unwrap().set_len(1 << 40).unwrap();
+    home.run(["diagnose".as_ref(), huge.as_os_str()]).with_code(1).says(&["more than 1 GiB"]);
+    let writer = std::thread::spawn({
+        let fifo = fifo.clone();
+        move || std::fs::write(fifo, recording("harvester-vm")).unwrap()
+    });
+    home.run(["diagnose".as_ref(), fifo.as_os_str()]).with_code(0);
+    writer.join().unwrap();
+}
+
+#[test]
 fn called_wrongly_a_check_is_unknown_and_the_rest_a_usage_error() {
     let home = Home::new();
     for args in [

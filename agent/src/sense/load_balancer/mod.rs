@@ -1,13 +1,14 @@
 //! The check `load-balancer`: tries against the way in to Rancher, and past it (`facts/rancher-load-balancer.md`).
 //!
 //! Nothing is judged here: every try is written down with what TCP, TLS and HTTP each came to, for the address it
-//! went to. The tries are few, spread over the pass, go past any proxy, send no secret, follow no redirect and read
-//! bounded bodies; all of them together keep to one time limit, and what there was no time for is not in the list.
+//! went to. The tries are few, spread over the pass, go past any proxy, send no secret and read bounded bodies; a
+//! redirect of `/` is followed to other paths of the same host, at the same peer, a few times (`redirect`); all of them together keep to one time limit, and what there was no time for is not in the list.
 //!
-//! Tour: `plan` (which requests go where), `probe` (one connection), this file (addresses, backends, mode, time).
+//! Tour: `plan` (which requests go where), `probe` (one connection), `redirect` (where a Location leads), this file (addresses, backends, mode, time).
 
 mod plan;
 mod probe;
+mod redirect;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;

@@ -9,7 +9,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use http::header::{CONNECTION, HOST, LOCATION, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, SERVER, UPGRADE};
-use outrider_protocol::{Fact, HttpAnswer, Probe, ProbeKind, ProbeTarget, TlsFacts, UnknownCause};
+use outrider_protocol::{
+    Fact, Hop, HttpAnswer, MAX_REDIRECTS, Probe, ProbeKind, ProbeTarget, TlsFacts, UnknownCause,
+};
 use rustls::RootCertStore;
 use sha2::{Digest, Sha256};
 use tokio::net::TcpStream;
@@ -17,6 +19,7 @@ use tokio::time::Instant;
 use tokio_rustls::client::TlsStream;
 
 use super::plan::Ask;
+use super::redirect::next_path;
 use crate::net::{BoxedStream, Connection, Failure, Url, certificate, connect, tls, within};
 use crate::sense::SenseContext;
 
@@ -26,6 +29,8 @@ const MAX_BODY: usize = 1024 * 1024;
 const BODY_START: usize = 120;
 /// Characters of a header that are kept.
 const MAX_HEADER: usize = 512;
+/// Characters of a Location in a chain that are kept.
+const MAX_HOP: usize = 120;
 /// Certificates of a chain that are kept.
 const MAX_CHAIN: usize = 10;
 
@@ -109,7 +114,10 @@ impl Prober<'_> {
                 // The next question would meet the same closed door; the next try asks again.
                 break;
             };
-            let http = self.ask(&mut connection, side, &ask).await;
+            let mut http = self.ask(&mut connection, side, &ask).await;
+            if let (true, Fact::Known { value, .. }) = (is_root(&ask.kind), &mut http) {
+                self.follow(&mut connection, side, &ask.kind, value).await;
+            }
             kept = Some(connection);
             probes.push(self.probe(side, ask.kind, tcp, tls, http));
         }
@@ -192,7 +200,7 @@ impl Prober<'_> {
     async fn ask(&self, connection: &mut Connection, side: &Side, ask: &Ask) -> Fact<HttpAnswer> {
         let scheme = if side.secure { "https" } else { "http" };
         let source = format!("GET {scheme}://{}{}", side.address, ask.path);
-        match self.answer(connection, side, ask).await {
+        match self.answer(connection, side, &ask.kind, ask.path).await {
             Ok(answer) => Fact::known(answer, source, self.cx.now()),
             Err(failure) => failure.into_fact(source, self.cx.now()),
         }
@@ -202,18 +210,19 @@ impl Prober<'_> {
         &self,
         connection: &mut Connection,
         side: &Side,
-        ask: &Ask,
+        kind: &ProbeKind,
+        path: &str,
     ) -> Result<HttpAnswer, Failure> {
-        let mut request = http::Request::get(ask.path);
-        if ask.kind == ProbeKind::Redirect {
+        let mut request = http::Request::get(path);
+        if *kind == ProbeKind::Redirect {
             // As a browser that was given http:// asks.
             let plain = Url { tls: false, port: side.address.port(), ..self.url.clone() };
             request = request.header(HOST, plain.authority());
         }
-        if ask.kind == ProbeKind::ForwardedRoot {
+        if *kind == ProbeKind::ForwardedRoot {
             request = request.header("x-forwarded-proto", "https");
         }
-        if ask.kind == ProbeKind::WebSocket {
+        if *kind == ProbeKind::WebSocket {
             // A whole handshake: proxies refuse one without a valid key (E8).
             request = request
                 .header(CONNECTION, "Upgrade")
@@ -246,8 +255,38 @@ impl Prober<'_> {
             body_bytes: bytes as u64,
             body_sha256: certificate::hex(&hash.finalize()),
             ms: start.elapsed().as_secs_f64() * 1e3,
+            followed: Vec::new(),
         })
     }
+
+    /// Follows a redirect to other paths of the same host, at the same peer and with the same headers, until the chain
+    /// ends or proves endless. What fails on the way ends it: the first answer stands.
+    async fn follow(
+        &self,
+        connection: &mut Connection,
+        side: &Side,
+        kind: &ProbeKind,
+        answer: &mut HttpAnswer,
+    ) {
+        let (mut status, mut location, mut asked) = (answer.status, answer.location.clone(), "/".to_owned());
+        while (300..400).contains(&status) && answer.followed.len() < MAX_REDIRECTS && self.left().is_some() {
+            let Some(path) = next_path(&location, &asked, &self.url.host) else { break };
+            if !connection.is_open() {
+                let Some(stream) = self.open(side).await.stream else { break };
+                let Ok(anew) = self.speak(stream, side).await else { break };
+                *connection = anew;
+            }
+            let Ok(next) = self.answer(connection, side, kind, &path).await else { break };
+            (status, location, asked) = (next.status, next.location, path);
+            let beginning = location.chars().take(MAX_HOP).collect();
+            answer.followed.push(Hop { status, location: beginning });
+        }
+    }
+}
+
+/// Whether the try asks for what Rancher shows a browser.
+fn is_root(kind: &ProbeKind) -> bool {
+    matches!(kind, ProbeKind::Root | ProbeKind::ForwardedRoot | ProbeKind::PlainRoot)
 }
 
 /// A header's text, bounded.

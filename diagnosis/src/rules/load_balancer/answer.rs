@@ -7,8 +7,8 @@ use outrider_protocol::{Fact, Probe, UnknownCause};
 pub(super) enum Answer<'a> {
     /// 2xx, or a redirect to somewhere else.
     Good,
-    /// A redirect to the very thing that was asked for.
-    Loop(&'a str),
+    /// A redirect to the very thing that was asked for; or, with the number that was followed, redirects without end.
+    Loop(&'a str, usize),
     /// 404.
     NotFound,
     /// 5xx.
@@ -30,7 +30,7 @@ impl std::fmt::Display for Answer<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Answer::Good => f.write_str("a good answer"),
-            Answer::Loop(location) => write!(f, "a redirect to {location}"),
+            Answer::Loop(location, _) => write!(f, "a redirect to {location}"),
             Answer::NotFound => f.write_str("404"),
             Answer::ServerError(code) | Answer::Refused(code) => write!(f, "{code}"),
             Answer::Silent(cause, _) => write!(f, "no answer ({cause})"),
@@ -47,7 +47,9 @@ pub(super) fn of<'a>(probe: &'a Probe, host: &str) -> Option<Answer<'a>> {
     }
     let answer = probe.http.value()?;
     Some(match answer.status {
-        300..=399 if leads_back(&answer.location, host) => Answer::Loop(&answer.location),
+        300..=399 if leads_back(&answer.location, host) => Answer::Loop(&answer.location, 0),
+        // Each to another path: a loop all the same, for it never arrives.
+        300..=399 if answer.redirects_without_end() => Answer::Loop(&answer.location, answer.followed.len()),
         404 => Answer::NotFound,
         400..=499 => Answer::Refused(answer.status),
         500..=599 => Answer::ServerError(answer.status),

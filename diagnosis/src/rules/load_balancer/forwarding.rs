@@ -167,16 +167,16 @@ impl<'a> View<'a> {
     }
 
     fn redirect_loop(&self) -> Option<Finding> {
-        let location = self.root.iter().find_map(|a| match a {
-            Answer::Loop(location) => Some(*location),
+        let (location, followed) = self.root.iter().find_map(|a| match a {
+            Answer::Loop(location, followed) => Some((*location, *followed)),
             _ => None,
         })?;
-        let looping = count(&self.root, |a| matches!(a, Answer::Loop(_)));
-        let seen = format!(
-            "https://{}/ redirects to itself ({location}) in {looping} of {} tries",
-            self.b.host,
-            self.root.len()
-        );
+        let looping = count(&self.root, |a| matches!(a, Answer::Loop(..)));
+        let how = match followed {
+            0 => format!("redirects to itself ({location})"),
+            n => format!("redirects without end (to {location}, and {n} times more until it was given up)"),
+        };
+        let seen = format!("https://{}/ {how} in {looping} of {} tries", self.b.host, self.root.len());
         let ignoring: Vec<&str> = loops(&self.with_header);
         let trusting = self.with_header.iter().filter(|(_, a)| matches!(a, Answer::Good)).count();
         let plain_loops = loops(&self.without_header).len();
@@ -416,5 +416,5 @@ fn count<T>(all: &[T], which: impl Fn(&T) -> bool) -> usize {
 
 /// Addresses whose answer redirects to itself.
 fn loops<'a>(answers: &[(&'a str, Answer<'_>)]) -> Vec<&'a str> {
-    answers.iter().filter(|(_, a)| matches!(a, Answer::Loop(_))).map(|(address, _)| *address).collect()
+    answers.iter().filter(|(_, a)| matches!(a, Answer::Loop(..))).map(|(address, _)| *address).collect()
 }
