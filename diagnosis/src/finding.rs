@@ -138,7 +138,7 @@ pub struct Judgement {
 impl Judgement {
     /// Whether `check` was read, whatever came of it.
     pub(crate) fn has_read(&self, check: &Check) -> bool {
-        self.findings.iter().any(|f| f.condition_type.check() == *check)
+        self.findings.iter().any(|f| f.condition_type.check_of(&f.subject) == *check)
             || self.not_applicable.iter().any(|n| n.check == *check)
     }
 

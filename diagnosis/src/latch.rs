@@ -66,7 +66,10 @@ pub fn latch(previous: &[Latch], judgement: &Judgement, now: Timestamp) -> Latch
         }
     }
     for blind in &judgement.blind {
-        let in_sight = turn.latches.iter().any(|l| l.condition.condition_type.check() == blind.check);
+        let in_sight = turn
+            .latches
+            .iter()
+            .any(|l| l.condition.condition_type.check_of(&l.condition.subject) == blind.check);
         if let (false, Some(main)) = (in_sight, main_type(&blind.check)) {
             turn.adopt_first(&blindness(blind, main, ""));
         }
@@ -102,7 +105,7 @@ impl Turn {
     }
 
     fn without_finding(&mut self, old: &Latch, judgement: &Judgement) {
-        let check = old.condition.condition_type.check();
+        let check = old.condition.condition_type.check_of(&old.condition.subject);
         if let Some(blind) = judgement.blind.iter().find(|b| b.check == check) {
             let finding = blindness(blind, old.condition.condition_type.clone(), &old.condition.subject);
             let now = self.now;
@@ -254,6 +257,7 @@ fn main_type(check: &Check) -> Option<ConditionType> {
         Check::GuestAgent => ConditionType::GuestAgentReady,
         Check::Etcd => ConditionType::EtcdQuorum,
         Check::LoadBalancer => ConditionType::LoadBalancerReachable,
+        Check::Certificates => ConditionType::CertificatesValid,
         Check::Agent => ConditionType::Ready,
         Check::Other(_) => return None,
     })

@@ -82,6 +82,8 @@ open_enum! {
         Etcd = "etcd",
         /// The balancer in front of Rancher, and its backends.
         LoadBalancer = "load-balancer",
+        /// Certificates on disk and as the ports show them.
+        Certificates = "certificates",
         /// The agent itself: configuration, delivery, identity.
         Agent = "agent",
     }
@@ -156,11 +158,23 @@ impl ConditionType {
             | T::LoadBalancerWebSocket
             | T::RancherCa => Check::LoadBalancer,
             T::ClockSynchronized => Check::Clock,
+            T::CertificatesValid => Check::Certificates,
             T::HostHealthy => Check::Host,
             _ => Check::Agent,
         }
     }
+
+    /// The check whose facts the condition about `subject` is judged from: the agent's own certificate is its own.
+    pub fn check_of(&self, subject: &str) -> Check {
+        match self {
+            ConditionType::CertificatesValid if subject == AGENT_CERTIFICATE => Check::Agent,
+            other => other.check(),
+        }
+    }
 }
+
+/// Subject of `CertificatesValid` that is the agent's own client certificate.
+pub const AGENT_CERTIFICATE: &str = "client certificate";
 
 /// One judgement about one subject.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

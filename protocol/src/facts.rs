@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Check, ClockFacts, CloudInitFacts, Condition, EtcdFacts, Fact, GuestAgentFacts, HostFacts, Latch,
-    LoadBalancerFacts, Timestamp, TypeMeta,
+    CertificatesFacts, Check, ClockFacts, CloudInitFacts, Condition, EtcdFacts, Fact, GuestAgentFacts,
+    HostFacts, Latch, LoadBalancerFacts, Timestamp, TypeMeta,
 };
 
 open_enum! {
@@ -94,6 +94,9 @@ pub struct CheckFacts {
     /// Check `load-balancer`, an entry a balancer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_balancer: Option<Fact<Vec<LoadBalancerFacts>>>,
+    /// Check `certificates`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificates: Option<Fact<CertificatesFacts>>,
     /// The agent about itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<Fact<AgentFacts>>,

@@ -11,6 +11,7 @@
 pub mod open_enum;
 
 mod api;
+mod certificates;
 mod cloud_init;
 mod condition;
 mod config;
@@ -27,6 +28,7 @@ pub mod schema;
 mod time;
 
 pub use api::*;
+pub use certificates::*;
 pub use cloud_init::*;
 pub use condition::*;
 pub use config::*;

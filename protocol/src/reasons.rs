@@ -222,6 +222,20 @@ reason_codes! {
         "A certificate ends soon.";
     CertificateExpired = "CertificateExpired", Error..=Error, "3ec358d242ab5c86b03d79d1bdab5bb1",
         "A certificate has ended.";
+    CertificateNotYetValid = "CertificateNotYetValid", Error..=Error, "45cc5a4466dd413183bba4a28c279e59",
+        "A certificate is not valid yet.";
+    CertificateNotServed = "CertificateNotServed", Warn..=Error, "7bd017a877da48c280c592f0d6ee7c29",
+        "The process serves another certificate than lies on disk.";
+    CertificateWrong = "CertificateWrong", Warn..=Error, "c2706c8705524d249dbce81f5913a821",
+        "A certificate is not good for this node or this cluster.";
+    CertificateUnreadable = "CertificateUnreadable", Warn..=Error, "c45a7df3ec114f6f8e9c4d6bf347666d",
+        "A certificate file holds no certificate that can be read.";
+    CertificateLeftOver = "CertificateLeftOver", Info..=Info, "3664a94c0847414aae6b188ef96c130f",
+        "A certificate file that ends is probably not used any more.";
+    CertificateClockUnsure = "CertificateClockUnsure", Warn..=Error, "cdec0268c7fa44e9a03cc1a12454a585",
+        "Whether a certificate is in date cannot be told by this clock.";
+    CertificateAuthorityEnding = "CertificateAuthorityEnding", Info..=Error, "2232ec4eef3f4af1b8a366cf616b3ccf",
+        "A certificate authority ends soon or has ended.";
     BalancerAnswers = "BalancerAnswers", Ok..=Ok, "218db78171fd583a969dd30c9663e446",
         "Every address of the balancer accepts connections.";
     BalancerPartlyDown = "BalancerPartlyDown", Error..=Error, "d9b7349ff475532c9b6a35e1942c04e1",

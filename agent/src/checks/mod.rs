@@ -4,14 +4,15 @@
 //! `Unknown (TimedOut)`, a panic `Unknown (Panicked)`, and neither holds up anybody else. Readings go to the one loop
 //! through a [`Mailbox`] that keeps the newest a check.
 
+mod certificates;
 mod etcd;
 mod mailbox;
 mod pass;
 mod sensors;
 
 use outrider_protocol::{
-    Check, CheckFacts, ClockFacts, CloudInitFacts, EtcdFacts, Fact, GuestAgentFacts, HostFacts,
-    LoadBalancerFacts, Timestamp, UnknownCause,
+    CertificatesFacts, Check, CheckFacts, ClockFacts, CloudInitFacts, EtcdFacts, Fact, GuestAgentFacts,
+    HostFacts, LoadBalancerFacts, Timestamp, UnknownCause,
 };
 
 pub use mailbox::Mailbox;
@@ -29,6 +30,7 @@ pub enum Reading {
     GuestAgent(Fact<GuestAgentFacts>),
     Etcd(Fact<EtcdFacts>),
     LoadBalancer(Fact<Vec<LoadBalancerFacts>>),
+    Certificates(Fact<CertificatesFacts>),
 }
 
 /// Does the same with the fact of whichever check it is.
@@ -41,6 +43,7 @@ macro_rules! each {
             Reading::GuestAgent($fact) => $body,
             Reading::Etcd($fact) => $body,
             Reading::LoadBalancer($fact) => $body,
+            Reading::Certificates($fact) => $body,
         }
     };
 }
@@ -55,6 +58,7 @@ macro_rules! reading_of {
             Check::GuestAgent => Some(Reading::GuestAgent($fact)),
             Check::Etcd => Some(Reading::Etcd($fact)),
             Check::LoadBalancer => Some(Reading::LoadBalancer($fact)),
+            Check::Certificates => Some(Reading::Certificates($fact)),
             Check::Agent | Check::Other(_) => None,
         }
     };
@@ -70,6 +74,7 @@ impl Reading {
             Reading::GuestAgent(_) => Check::GuestAgent,
             Reading::Etcd(_) => Check::Etcd,
             Reading::LoadBalancer(_) => Check::LoadBalancer,
+            Reading::Certificates(_) => Check::Certificates,
         }
     }
 
@@ -105,6 +110,7 @@ impl Reading {
             Reading::GuestAgent(fact) => facts.guest_agent = Some(fact),
             Reading::Etcd(fact) => facts.etcd = Some(fact),
             Reading::LoadBalancer(fact) => facts.load_balancer = Some(fact),
+            Reading::Certificates(fact) => facts.certificates = Some(fact),
         }
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use outrider_protocol::{Check, ClockOffset, Fact, UnknownCause};
 
+use super::certificates::CertificatesWatch;
 use super::etcd::EtcdWatch;
 use super::{Reading, SlotGuard};
 use crate::config::Settings;
@@ -38,12 +39,13 @@ pub trait Sensors: Send + Sync {
 pub struct Machine {
     cx: SenseContext,
     etcd: EtcdWatch,
+    certificates: CertificatesWatch,
 }
 
 impl Machine {
     /// Sensors that read through `cx`.
     pub fn new(cx: SenseContext) -> Self {
-        Self { cx, etcd: EtcdWatch::default() }
+        Self { cx, etcd: EtcdWatch::default(), certificates: CertificatesWatch::default() }
     }
 }
 
@@ -77,6 +79,16 @@ impl Sensors for Machine {
                 let read = sense::load_balancer::read(&cx, &settings.load_balancers, limit);
                 Some(Reading::LoadBalancer(read.await))
             }),
+            Check::Certificates => {
+                let certificates = self.certificates.clone();
+                Box::pin(async move {
+                    let _guard = guard;
+                    let settings = &context.settings;
+                    let limit =
+                        settings.checks.get(&Check::Certificates).map_or(LIMIT, |check| check.timeout);
+                    Some(Reading::Certificates(certificates.look(&cx, limit).await))
+                })
+            }
             check => Box::pin(async move {
                 let _guard = guard;
                 Reading::unknown(

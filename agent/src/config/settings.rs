@@ -98,6 +98,7 @@ impl CheckSettings {
             Check::CloudInit => (30, 10),
             Check::Etcd => (120, 10),
             Check::LoadBalancer => (60, 30),
+            Check::Certificates => (600, 20),
             _ => (60, 10),
         };
         Self { enabled: true, interval: Duration::from_secs(interval), timeout: Duration::from_secs(timeout) }

@@ -77,15 +77,6 @@ fn checks(root: &mut Section, settings: &mut Settings, notes: &mut Vec<Problem>)
             let mut check = section.section(name);
             one_check(&mut check, &Check::from(name), settings);
             section.absorb(check);
-        } else if name == "certificates" {
-            let mut check = section.section(name);
-            let days = check.three("days", "days that inform, warn and are an error, such as [120, 30, 7]");
-            if days.is_some_and(|[info, warn, error]| info < warn || warn < error || error < 0) {
-                check.problem("days", "expected falling numbers, such as [120, 30, 7]");
-            } else {
-                set(&mut settings.thresholds.certificate_days, days);
-            }
-            section.absorb(check);
         } else if LATER_CHECKS.contains(&name) {
             let mut check = section.section(name);
             check.boolean("enabled");
@@ -94,7 +85,7 @@ fn checks(root: &mut Section, settings: &mut Settings, notes: &mut Vec<Problem>)
             section.absorb(check);
             note(notes, &section, name, &format!("checks.{name}"), "this version has no such check");
         } else {
-            let all: Vec<&str> = known.iter().chain(&LATER_CHECKS).copied().chain(["certificates"]).collect();
+            let all: Vec<&str> = known.iter().chain(&LATER_CHECKS).copied().collect();
             section.section(name);
             let meant = match closest(name, &all) {
                 Some(near) => format!("no such check; did you mean `{near}`?"),
@@ -147,6 +138,14 @@ fn one_check(section: &mut Section, check: &Check, settings: &mut Settings) {
                 section.duration("poll", Duration::from_millis(200), Duration::from_secs(3600)),
             );
             etcd_thresholds(section, thresholds);
+        }
+        Check::Certificates => {
+            let days = section.three("days", "days that inform, warn and are an error, such as [120, 30, 7]");
+            if days.is_some_and(|[info, warn, error]| info < warn || warn < error || error < 0) {
+                section.problem("days", "expected falling numbers, such as [120, 30, 7]");
+            } else {
+                set(&mut thresholds.certificate_days, days);
+            }
         }
         _ => {}
     }

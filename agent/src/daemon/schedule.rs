@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::checks::{Reading, Slot};
 use crate::config::Settings;
+use crate::sense::certificates;
 
 /// The state of every enabled check.
 #[derive(Debug, Default)]
@@ -94,6 +95,9 @@ fn cadence(reading: &Reading, settings: &Settings) -> Duration {
     match reading {
         Reading::CloudInit(fact) if settled(fact) => settings.cloud_init_settled_interval.max(interval),
         Reading::Etcd(Fact::Known { .. }) => settings.etcd_poll.min(interval),
+        Reading::Certificates(Fact::Known { value, .. }) if certificates::is_in_motion(value) => {
+            interval.min(certificates::AGAIN)
+        }
         _ => interval,
     }
 }

@@ -196,6 +196,7 @@ impl State {
             of(Check::GuestAgent, c.guest_agent.as_ref()),
             of(Check::Etcd, c.etcd.as_ref()),
             of(Check::LoadBalancer, c.load_balancer.as_ref()),
+            of(Check::Certificates, c.certificates.as_ref()),
         ];
         all.into_iter().flatten().collect()
     }

@@ -14,10 +14,12 @@ use super::excerpt::Document;
 use super::trusted::Trust;
 
 /// Files below the data folder of RKE2 and of K3s.
-const RANCHER_FILES: [&str; 8] = [
+const RANCHER_FILES: [&str; 10] = [
     "server/tls/etcd/*.crt",
     "server/tls/etcd/client.key",
     "server/tls/*.crt",
+    "server/tls/kube-scheduler/*.crt",
+    "server/tls/kube-controller-manager/*.crt",
     "server/db/etcd/name",
     "agent/kubelet.kubeconfig",
     "agent/client-kubelet.crt",
@@ -25,24 +27,37 @@ const RANCHER_FILES: [&str; 8] = [
     "agent/*.crt",
 ];
 /// Folders below it that may be listed.
-const RANCHER_FOLDERS: [&str; 9] = [
+const RANCHER_FOLDERS: [&str; 14] = [
     "",
     "server",
     "server/tls",
     "server/tls/etcd",
+    "server/tls/kube-scheduler",
+    "server/tls/kube-controller-manager",
     "server/db",
     "server/db/etcd",
     "server/db/etcd/member",
     "server/db/etcd/member/wal",
     "server/db/snapshots",
+    "agent",
+    "agent/pod-manifests",
+    // Named after the version in use.
+    "data",
 ];
 /// Files elsewhere: base, pattern.
-const FILES: [(&str, &str); 13] = [
+const FILES: [(&str, &str); 20] = [
     ("/sys/devices/virtual/dmi/id", "product_uuid"),
     // RKE1: certificates are named by address.
     ("/etc/kubernetes/ssl", "kube-etcd-*.pem"),
     ("/etc/kubernetes/ssl", "kube-ca.pem"),
     ("/etc/kubernetes/ssl", "kube-node.pem"),
+    // One by one: `kube-*.pem` would let out the keys beside them.
+    ("/etc/kubernetes/ssl", "kube-apiserver.pem"),
+    ("/etc/kubernetes/ssl", "kube-apiserver-proxy-client.pem"),
+    ("/etc/kubernetes/ssl", "kube-apiserver-requestheader-ca.pem"),
+    ("/etc/kubernetes/ssl", "kube-controller-manager.pem"),
+    ("/etc/kubernetes/ssl", "kube-proxy.pem"),
+    ("/etc/kubernetes/ssl", "kube-scheduler.pem"),
     ("/etc/kubernetes/ssl", "kube-node-key.pem"),
     ("/etc/kubernetes/ssl", "kubecfg-kube-node.yaml"),
     // kubeadm.
@@ -52,6 +67,7 @@ const FILES: [(&str, &str); 13] = [
     ("/etc/kubernetes/pki/etcd", "healthcheck-client.key"),
     ("/etc/kubernetes", "kubelet.conf"),
     ("/var/lib/kubelet/pki", "kubelet-client-*.pem"),
+    ("/var/lib/kubelet/pki", "kubelet.crt"),
     ("/var/lib/kubelet", "kubeconfig"),
 ];
 /// Folders elsewhere.

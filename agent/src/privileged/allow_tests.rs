@@ -44,6 +44,11 @@ fn the_clients_keys_are_on_the_list_and_the_servers_are_not() {
         "/etc/kubernetes/ssl/kube-etcd-10-0-0-1-key.pem",
         "/etc/kubernetes/pki/etcd/healthcheck-client.key",
         "/sys/devices/virtual/dmi/id/product_uuid",
+        "/var/lib/rancher/rke2/server/tls/serving-kube-apiserver.crt",
+        "/var/lib/rancher/rke2/server/tls/kube-scheduler/kube-scheduler.crt",
+        "/var/lib/rancher/k3s/agent/serving-kubelet.crt",
+        "/etc/kubernetes/ssl/kube-apiserver.pem",
+        "/var/lib/kubelet/pki/kubelet.crt",
     ] {
         assert!(allowed(&list, path), "{path}");
     }
@@ -57,6 +62,12 @@ fn the_clients_keys_are_on_the_list_and_the_servers_are_not() {
         "/etc/rancher/rke2/rke2.yaml",
         "/etc/kubernetes/admin.conf",
         "/etc/kubernetes/pki/ca.key",
+        "/etc/kubernetes/ssl/kube-apiserver-key.pem",
+        "/etc/kubernetes/ssl/kube-controller-manager-key.pem",
+        "/var/lib/rancher/rke2/server/tls/kube-scheduler/kube-scheduler.key",
+        "/var/lib/rancher/rke2/server/tls/dynamic-cert.json",
+        "/var/lib/rancher/rke2/agent/serving-kubelet.key",
+        "/var/lib/kubelet/pki/kubelet.key",
         "/var/lib/rancher/rke2/server/tls/etcd/sub/x.crt",
         "/var/lib/rancher/rke2/server/tls/etcd/../../token",
         "/var/lib/rancher/rke2//server/tls/etcd/client.key",
@@ -70,6 +81,9 @@ fn the_clients_keys_are_on_the_list_and_the_servers_are_not() {
     }
     assert!(list.find(Kind::Folder, "/var/lib/rancher/rke2/server/tls/etcd").is_some());
     assert!(list.find(Kind::Folder, "/etc/kubernetes/ssl").is_some());
+    for folder in ["agent", "agent/pod-manifests", "data", "server/tls/kube-scheduler"] {
+        assert!(list.find(Kind::Folder, &format!("/var/lib/rancher/rke2/{folder}")).is_some(), "{folder}");
+    }
     assert!(list.find(Kind::Folder, "/root").is_none());
     for excerpt in ["/etc/rancher/rke2/config.yaml", "/etc/rancher/k3s/config.yaml.d/50-rancher.yaml"] {
         assert!(list.find(Kind::Excerpt(Document::Rancher), excerpt).is_some(), "{excerpt}");

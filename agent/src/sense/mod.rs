@@ -3,6 +3,7 @@
 //! One file or folder a check, each with one entry `read(…) -> Fact<…>`. What a sensor must remember between passes
 //! (the earlier scrape, since when an endpoint is down) lives in its own `Memory` struct, never in a global.
 
+pub mod certificates;
 pub mod clock;
 pub mod cloud_init;
 pub mod etcd;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use outrider_protocol::{
-    AgentFacts, ConditionType, Fact, NodeFacts, ReasonCode as R, Severity, Status, Timestamp, UnknownCause,
+    AGENT_CERTIFICATE, AgentFacts, ConditionType, Fact, NodeFacts, ReasonCode as R, Severity, Status,
+    Timestamp, UnknownCause,
 };
 
 use crate::finding::{Finding, Judgement};
@@ -40,6 +41,7 @@ fn ready(agent: &AgentFacts, at: Timestamp, facts: &NodeFacts) -> Finding {
         c.guest_agent.is_some(),
         c.etcd.is_some(),
         c.load_balancer.is_some(),
+        c.certificates.is_some(),
     ];
     let read = read.iter().filter(|r| **r).count();
     if read == 0 {
@@ -194,7 +196,7 @@ fn certificate(agent: &AgentFacts, at: Timestamp, facts: &NodeFacts) -> Option<F
         format!("This node's client certificate is good for {} more, until {not_after}{renewal}.", Span(left))
     };
     let finding = Finding::new(ConditionType::CertificatesValid, status, severity, reason, at, message);
-    Some(finding.subject("client certificate").advice(match severity {
+    Some(finding.subject(AGENT_CERTIFICATE).advice(match severity {
         Severity::Ok => "",
         _ => {
             "Restore the connection to the coordinator: the node renews by itself, also for a while after the end. If \

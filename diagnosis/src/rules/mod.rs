@@ -5,6 +5,7 @@
 //! yields `Unknown` with the cause of the failure, never a verdict.
 
 mod agent;
+mod certificates;
 mod clock;
 mod cloud_init;
 pub(crate) mod etcd;
@@ -35,6 +36,9 @@ pub(crate) fn judge(facts: &NodeFacts) -> Judgement {
     }
     if let Some((balancers, _)) = open(&mut out, Check::LoadBalancer, &checks.load_balancer) {
         load_balancer::judge(&mut out, balancers, facts);
+    }
+    if let Some((certificates, at)) = open(&mut out, Check::Certificates, &checks.certificates) {
+        certificates::judge(&mut out, certificates, at, facts);
     }
     if let Some((agent, at)) = open(&mut out, Check::Agent, &checks.agent) {
         agent::judge(&mut out, agent, at, facts);

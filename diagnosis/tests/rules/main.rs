@@ -4,6 +4,7 @@
 
 mod agent;
 mod balancer;
+mod certificates;
 mod cloud_init;
 mod etcd_disk;
 mod etcd_members;

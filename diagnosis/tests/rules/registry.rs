@@ -294,17 +294,94 @@ fn agent() -> impl Strategy<Value = AgentFacts> {
         )
 }
 
+fn certificates() -> impl Strategy<Value = CertificatesFacts> {
+    let file = (
+        any::<bool>(),
+        0usize..3,
+        fact(prop::collection::vec(-400i64..4000, 0..3)),
+        prop::option::of(-9000i64..9000),
+        fact(Just(String::new())),
+    );
+    let file = file.prop_map(|(same, place, chain, modified, issuer)| {
+        let path =
+            ["server/tls/client-ca.nochain.crt", "agent/serving-kubelet.crt", "server/tls/x.crt"][place];
+        let name = if same { "etcd" } else { "other" };
+        let chain = chain.map(|days| days.into_iter().map(|days| world::leaf(name, days)).collect());
+        let mut file = world::certificate_file(path, CertificateUse::Server, vec![]);
+        (file.certificates, file.issuer) = (chain, issuer);
+        file.modified =
+            modified.map(|hours| Timestamp::from_millis(world::now().as_millis() + hours * 3_600_000));
+        file
+    });
+    let files = prop::collection::vec((file, prop::sample::select(CertificateUse::ALL)), 0..6);
+    let port = (
+        word(&["etcd", "kubelet", "supervisor"]),
+        fact(prop::collection::vec(-400i64..4000, 0..3)),
+        fact(Just(String::new())),
+        any::<bool>(),
+    );
+    let port = port.prop_map(|(name, chain, issuer, with_file)| {
+        let mut served = world::served(&name, 1, if with_file { "server/tls/x.crt" } else { "" }, vec![]);
+        served.chain = chain.map(|days| days.into_iter().map(|days| world::leaf("etcd", days)).collect());
+        served.issuer = issuer;
+        served
+    });
+    (
+        prop::sample::select(Distribution::ALL),
+        any::<bool>(),
+        fact(word(&["v1.33.1-rke2r1", "v1.29.9", "odd", "v2.0.0"])),
+        files,
+        prop::collection::vec(port, 0..4),
+        word(&["10.0.0.1", "10.0.0.9", "n1"]),
+    )
+        .prop_map(|(distribution, server, version, files, served, name)| CertificatesFacts {
+            distribution,
+            server,
+            version,
+            node_names: vec![name],
+            files: files
+                .into_iter()
+                .map(|(mut file, usage)| {
+                    file.usage = usage;
+                    file
+                })
+                .collect(),
+            served,
+            ..world::certificates("", 300)
+        })
+}
+
 fn node() -> impl Strategy<Value = NodeFacts> {
     use prop::option::of;
     (
         (of(fact(host())), of(fact(clock())), of(fact(cloud_init())), of(fact(guest_agent()))),
-        (of(fact(etcd())), of(fact(prop::collection::vec(balancer(), 0..3))), of(fact(agent()))),
+        (
+            of(fact(etcd())),
+            of(fact(prop::collection::vec(balancer(), 0..3))),
+            of(fact(certificates())),
+            of(fact(agent())),
+        ),
         prop::sample::select(Profile::ALL),
     )
-        .prop_map(|((host, clock, cloud_init, guest_agent), (etcd, load_balancer, agent), profile)| {
-            let checks = CheckFacts { host, clock, cloud_init, guest_agent, etcd, load_balancer, agent };
-            world::node_facts(checks).with(|f| f.node.profile = profile)
-        })
+        .prop_map(
+            |(
+                (host, clock, cloud_init, guest_agent),
+                (etcd, load_balancer, certificates, agent),
+                profile,
+            )| {
+                let checks = CheckFacts {
+                    host,
+                    clock,
+                    cloud_init,
+                    guest_agent,
+                    etcd,
+                    load_balancer,
+                    certificates,
+                    agent,
+                };
+                world::node_facts(checks).with(|f| f.node.profile = profile)
+            },
+        )
 }
 
 proptest! {
@@ -329,10 +406,11 @@ proptest! {
             (Check::GuestAgent, facts.checks.guest_agent.is_some()),
             (Check::Etcd, facts.checks.etcd.is_some()),
             (Check::LoadBalancer, facts.checks.load_balancer.is_some()),
+            (Check::Certificates, facts.checks.certificates.is_some()),
             (Check::Agent, facts.checks.agent.is_some()),
         ];
         for (check, was_read) in read {
-            let said = latched.conditions.iter().any(|c| c.condition_type.check() == check)
+            let said = latched.conditions.iter().any(|c| c.condition_type.check_of(&c.subject) == check)
                 || judgement.not_applicable.iter().any(|n| n.check == check);
             // All parts of the host may be missing at once; nothing else may.
             if check != Check::Host || !was_read {

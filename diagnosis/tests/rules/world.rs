@@ -231,6 +231,7 @@ impl Change for NodeFacts {}
 impl Change for AgentFacts {}
 impl Change for LoadBalancerFacts {}
 impl Change for FilesystemFacts {}
+impl Change for CertificatesFacts {}
 impl Change for EndpointStatus {}
 
 pub fn list_mut(e: &mut EtcdFacts) -> &mut MemberList {
@@ -387,6 +388,89 @@ pub fn balancer(probes: Vec<Probe>) -> LoadBalancerFacts {
     }
 }
 
+// ---- certificates ----
+
+pub const TLS: &str = "/var/lib/rancher/rke2/server/tls";
+
+/// A leaf of `CN=rke2-server-ca` that ends in so many days; its fingerprint is its name.
+pub fn leaf(name: &str, days: i64) -> CertificateFacts {
+    CertificateFacts {
+        subject: format!("CN={name}"),
+        issuer: "CN=rke2-server-ca".into(),
+        sans: vec!["n1".into(), "10.0.0.1".into(), "127.0.0.1".into()],
+        not_before: ago(100 * DAY),
+        not_after: in_days(days),
+        sha256: name.into(),
+        is_ca: false,
+    }
+}
+
+pub fn in_days(days: i64) -> Timestamp {
+    Timestamp::from_millis(now().as_millis() + days * 86_400_000)
+}
+
+pub fn authority(days: i64) -> CertificateFacts {
+    CertificateFacts {
+        subject: "CN=rke2-server-ca".into(),
+        sans: vec![],
+        not_before: ago(1000 * DAY),
+        not_after: in_days(days),
+        sha256: "ca".into(),
+        is_ca: true,
+        ..leaf("ca", days)
+    }
+}
+
+pub fn certificate_file(path: &str, usage: CertificateUse, chain: Vec<CertificateFacts>) -> CertificateFile {
+    CertificateFile {
+        path: path.into(),
+        usage,
+        modified: Some(ago(100 * DAY)),
+        certificates: known(chain),
+        issuer: known(format!("{TLS}/server-ca.crt")),
+    }
+}
+
+pub fn served(name: &str, port: u16, file: &str, chain: Vec<CertificateFacts>) -> ServedCertificate {
+    ServedCertificate {
+        name: name.into(),
+        port,
+        peer: format!("127.0.0.1:{port}"),
+        file: file.into(),
+        authority: format!("{TLS}/server-ca.crt"),
+        chain: known(chain),
+        issuer: known(format!("{TLS}/server-ca.crt")),
+    }
+}
+
+/// An RKE2 server of this version whose certificates end in so many days.
+pub fn certificates(version: &str, days: i64) -> CertificatesFacts {
+    use CertificateUse as Use;
+    let etcd = format!("{TLS}/etcd/server-client.crt");
+    CertificatesFacts {
+        distribution: Distribution::Rke2,
+        found_by: TLS.into(),
+        server: true,
+        version: if version.is_empty() { absent("data") } else { known(version.into()) },
+        node_names: vec!["n1".into(), "10.0.0.1".into()],
+        files: vec![
+            certificate_file(&format!("{TLS}/server-ca.crt"), Use::Authority, vec![authority(3000)]),
+            certificate_file(&etcd, Use::Server, vec![leaf("etcd", days)]),
+            certificate_file(&format!("{TLS}/client-admin.crt"), Use::Server, vec![leaf("admin", days)]),
+            certificate_file(
+                "/var/lib/rancher/rke2/agent/client-kubelet.crt",
+                Use::Agent,
+                vec![leaf("kubelet", days)],
+            ),
+        ],
+        files_left_out: 0,
+        served: vec![
+            served("etcd", 2379, &etcd, vec![leaf("etcd", days)]),
+            served("supervisor", 9345, "", vec![leaf("rke2", days)]),
+        ],
+    }
+}
+
 // ---- whole nodes ----
 
 pub fn agent() -> AgentFacts {
@@ -419,6 +503,7 @@ pub fn server(members: usize) -> NodeFacts {
         guest_agent: Some(known(guest_agent())),
         etcd: Some(known(etcd(members))),
         load_balancer: Some(known(vec![balancer(probes)])),
+        certificates: Some(known(certificates("v1.33.1-rke2r1", 265))),
         agent: Some(known(agent())),
     })
 }

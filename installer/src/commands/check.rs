@@ -88,9 +88,13 @@ fn keep_only(facts: &mut NodeFacts, only: &[Check]) {
         guest_agent: checks.guest_agent.filter(|_| wanted(Check::GuestAgent)),
         etcd: checks.etcd.filter(|_| wanted(Check::Etcd)),
         load_balancer: checks.load_balancer.filter(|_| wanted(Check::LoadBalancer)),
+        certificates: checks.certificates.filter(|_| wanted(Check::Certificates)),
         agent: None,
     };
-    facts.latches.retain(|latch| only.contains(&latch.condition.condition_type.check()));
+    facts.latches.retain(|latch| {
+        let condition = &latch.condition;
+        only.contains(&condition.condition_type.check_of(&condition.subject))
+    });
 }
 
 /// An error and its sources in one line.

@@ -1,0 +1,179 @@
+//! The check `certificates`: what lies on disk, and what the ports of this node really show (`facts/etcd.md`, section 8).
+//!
+//! No key is opened: files are certificates by name, and one that holds a key as well (the kubelet's own client file) is
+//! left out. A port is asked by one TLS handshake, by address and without a server name, because the listener of RKE2's
+//! and K3s' supervisor takes every name it is asked for into its certificate (rancher/dynamiclistener, `listener.go`).
+//! etcd writes a line to its log for every handshake without a client certificate, so its ports are asked once an hour,
+//! and again when the file has changed.
+//!
+//! Tour: `node` (which files and ports this node has), `rancher` and `kubernetes` (where they lie), `files` (what is in
+//! a file), `issuer` (who signed it), `served` (what a port shows).
+
+mod files;
+mod issuer;
+mod kubernetes;
+mod node;
+#[cfg(test)]
+mod node_tests;
+mod rancher;
+mod served;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use outrider_protocol::{
+    CertificateFile, CertificateUse, CertificatesFacts, Fact, ServedCertificate, UnknownCause,
+};
+use tokio::time::Instant;
+
+use self::files::Read;
+use self::issuer::{Authority, signer};
+use self::node::{Node, Port, Search};
+use super::SenseContext;
+
+/// How soon to look again while what is served differs from what lies on disk, or a port could not be asked.
+pub const AGAIN: Duration = Duration::from_secs(60);
+/// etcd's ports are asked this seldom while nothing changes…
+const SETTLED: Duration = Duration::from_secs(3600);
+/// …and this seldom while something does.
+const UNSETTLED: Duration = Duration::from_secs(300);
+
+/// What a look leaves for the next: what etcd's ports showed, by port.
+#[derive(Debug, Default)]
+pub struct Memory {
+    shown: BTreeMap<u16, (Instant, ServedCertificate)>,
+}
+
+/// One pass, within `limit`.
+pub async fn read(cx: &SenseContext, limit: Duration, memory: &mut Memory) -> Fact<CertificatesFacts> {
+    let deadline = Instant::now() + limit.mul_f64(0.9);
+    let found = {
+        let cx = cx.clone();
+        tokio::task::spawn_blocking(move || look_at_disk(&cx)).await
+    };
+    let (node, reads, authorities) = match found {
+        Ok(Ok(found)) => found,
+        Ok(Err(fact)) => return *fact,
+        Err(e) => return Fact::unknown(UnknownCause::Panicked, e.to_string(), "certificate files", cx.now()),
+    };
+    let files: Vec<CertificateFile> = reads.into_iter().map(|read| read.file).collect();
+    let addresses = node.asked_addresses();
+    let looks = join_all(node.ports.iter().map(|port| {
+        let kept = memory.shown.get(&port.port).filter(|(at, shown)| still_good(port, *at, shown, &files));
+        let kept = kept.map(|(_, shown)| shown.clone());
+        let (addresses, authorities, names) = (&addresses, &authorities, &node.names);
+        async move {
+            match kept {
+                Some(shown) => (false, shown),
+                None => (true, served::look(cx, port, addresses, authorities, names, deadline).await),
+            }
+        }
+    }));
+    let mut served = Vec::new();
+    for (fresh, shown) in looks.await {
+        if fresh {
+            memory.shown.insert(shown.port, (Instant::now(), shown.clone()));
+        }
+        served.push(shown);
+    }
+    let source = node.found_by.clone();
+    let facts = CertificatesFacts {
+        distribution: node.distribution,
+        found_by: node.found_by,
+        server: node.server,
+        version: node.version,
+        node_names: node.names,
+        files,
+        files_left_out: node.left_out,
+        served,
+    };
+    Fact::known(facts, source, cx.now())
+}
+
+/// Something is under way or wrong at a port: the next look follows soon.
+pub fn is_in_motion(facts: &CertificatesFacts) -> bool {
+    facts.served.iter().any(|served| {
+        is_unsettled(served, &facts.files)
+            || served
+                .chain
+                .value()
+                .and_then(|c| c.first())
+                .is_some_and(|leaf| leaf.not_after <= served.chain.at())
+    })
+}
+
+/// A port that could not be asked, or shows another certificate than lies on disk.
+fn is_unsettled(served: &ServedCertificate, files: &[CertificateFile]) -> bool {
+    match &served.chain {
+        Fact::Known { value, .. } => {
+            let on_disk = files.iter().find(|file| file.path == served.file);
+            let on_disk = on_disk.and_then(|file| file.certificates.value()?.first());
+            matches!((value.first(), on_disk), (Some(shown), Some(file)) if shown.sha256 != file.sha256)
+        }
+        Fact::Unknown { .. } => true,
+        Fact::Absent { .. } | Fact::NotApplicable { .. } => false,
+    }
+}
+
+/// Whether what an etcd port showed `at` may stand in for a new handshake.
+fn still_good(port: &Port, at: Instant, shown: &ServedCertificate, files: &[CertificateFile]) -> bool {
+    let is_known = matches!(shown.chain, Fact::Known { .. });
+    let same_place = port.file_text() == shown.file;
+    let limit = if is_unsettled(shown, files) { UNSETTLED } else { SETTLED };
+    port.logs_handshakes && is_known && same_place && at.elapsed() < limit
+}
+
+type OnDisk = (Node, Vec<Read>, Vec<Authority>);
+
+/// The blocking part: where things lie, and what is in them. The error is the fact of the whole check.
+fn look_at_disk(cx: &SenseContext) -> Result<OnDisk, Box<Fact<CertificatesFacts>>> {
+    let node = match node::search(cx) {
+        Search::Found(node) => *node,
+        Search::NotHere(reason) => return Err(Box::new(Fact::not_applicable(reason, cx.now()))),
+        Search::Failed(failure, source) => return Err(Box::new(failure.into_fact(source, cx.now()))),
+    };
+    let mut reads: Vec<Read> = node.files.iter().map(|wanted| files::read(cx, wanted, &node.names)).collect();
+    let authorities: Vec<Authority> = reads.iter().filter_map(Authority::of).collect();
+    let unread = reads.iter().find(|read| {
+        read.file.usage == CertificateUse::Authority && matches!(read.file.certificates, Fact::Unknown { .. })
+    });
+    let unread = unread.map(|read| read.file.path.clone());
+    for read in &mut reads {
+        read.file.issuer = issuer_of(cx, read, &authorities, unread.as_deref());
+    }
+    let unlisted = node.unlisted.iter().map(|(folder, usage, failure)| {
+        let path = folder.display().to_string();
+        Read::failed(&path, usage.clone(), failure.clone().into_fact(path.as_str(), cx.now()), cx.now())
+    });
+    reads.extend(unlisted);
+    Ok((node, reads, authorities))
+}
+
+fn issuer_of(
+    cx: &SenseContext,
+    read: &Read,
+    authorities: &[Authority],
+    unread: Option<&str>,
+) -> Fact<String> {
+    let source = "authorities on this node";
+    match read.file.usage {
+        CertificateUse::Authority | CertificateUse::SelfMade => {
+            return Fact::not_applicable("signed by itself or by nobody on this node", cx.now());
+        }
+        _ if read.chain.is_empty() => return Fact::not_applicable("no certificate was read", cx.now()),
+        _ => {}
+    }
+    match (signer(&read.chain, authorities), unread) {
+        (Ok(Some(path)), _) => Fact::known(path.to_owned(), source, cx.now()),
+        (Ok(None), Some(unread)) => {
+            let detail = format!("no authority that could be read signed it, and {unread} could not be read");
+            Fact::unknown(UnknownCause::InvalidInput, detail, source, cx.now())
+        }
+        (Ok(None), None) if authorities.is_empty() => {
+            Fact::not_applicable("no authority lies on this node", cx.now())
+        }
+        (Ok(None), None) => Fact::absent(source, cx.now()),
+        (Err(failure), _) => failure.into_fact(source, cx.now()),
+    }
+}

@@ -1,0 +1,272 @@
+//! Prepared nodes of every kind, and what the sensor reads of them.
+
+use std::time::Duration;
+
+use outrider_protocol::{CertificateUse, CertificatesFacts, Distribution, Fact, UnknownCause};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+
+use super::node::{Search, search};
+use super::{Memory, read};
+use crate::sense::prepared::Machine;
+
+const RKE2: &str = "/var/lib/rancher/rke2";
+
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    fn new(name: &str) -> Self {
+        let mut params = CertificateParams::new(vec![]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    fn leaf(&self, name: &str) -> String {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.signed_by(&KeyPair::generate().unwrap(), &self.0).unwrap().pem()
+    }
+}
+
+fn found(machine: &Machine) -> super::node::Node {
+    match search(&machine.cx()) {
+        Search::Found(node) => *node,
+        Search::NotHere(reason) => panic!("not here: {reason}"),
+        Search::Failed(failure, source) => panic!("{source}: {failure}"),
+    }
+}
+
+fn ports(node: &super::node::Node) -> Vec<(&'static str, u16)> {
+    node.ports.iter().map(|port| (port.name, port.port)).collect()
+}
+
+fn write_all(machine: &Machine, folder: &str, names: &[&str]) {
+    for name in names {
+        machine.write(&format!("{folder}/{name}"), "x");
+    }
+}
+
+/// Files and ports of a prepared machine; nothing listens on the ports of a node in a test's own machine, or something
+/// does that is none of the test's business, so only files are looked at.
+async fn facts(machine: &Machine) -> CertificatesFacts {
+    match read(&machine.cx(), Duration::from_secs(20), &mut Memory::default()).await {
+        Fact::Known { value, .. } => value,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_rke2_server() {
+    let machine = Machine::new();
+    write_all(
+        &machine,
+        &format!("{RKE2}/server/tls"),
+        &[
+            "server-ca.crt",
+            "client-ca.crt",
+            "client-ca.nochain.crt",
+            "client-ca.key",
+            "client-admin.crt",
+            "serving-kube-apiserver.crt",
+            "dynamic-cert.json",
+            "kube-scheduler/kube-scheduler.crt",
+            "etcd/server-client.crt",
+            "etcd/peer-server-client.crt",
+            "etcd/peer-ca.crt",
+        ],
+    );
+    write_all(
+        &machine,
+        &format!("{RKE2}/agent"),
+        &["serving-kubelet.crt", "client-ca.crt", "pod-manifests/kube-apiserver.yaml"],
+    );
+    machine.write(&format!("{RKE2}/data/v1.33.1-rke2r1-eef53a0d1ec2/bin/x"), "");
+    machine.link(&format!("{RKE2}/bin"), format!("{RKE2}/data/v1.33.1-rke2r1-eef53a0d1ec2/bin"));
+    machine.write("/etc/rancher/rke2/config.yaml", "node-ip: 10.0.0.1\n");
+    let node = found(&machine);
+    assert_eq!((node.distribution.clone(), node.server), (Distribution::Rke2, true));
+    assert_eq!(node.version.value().map(String::as_str), Some("v1.33.1-rke2r1"));
+    assert!(node.names.contains(&"10.0.0.1".to_owned()), "{:?}", node.names);
+    assert_eq!(
+        ports(&node),
+        [
+            ("etcd", 2379),
+            ("etcd-peer", 2380),
+            ("kube-apiserver", 6443),
+            ("supervisor", 9345),
+            ("kubelet", 10250)
+        ]
+    );
+    let usage = |path: &str| {
+        let wanted = node.files.iter().find(|file| file.path.ends_with(path));
+        wanted.map(|file| file.usage.clone())
+    };
+    for (path, expected) in [
+        ("tls/client-ca.nochain.crt", Some(CertificateUse::Authority)),
+        ("etcd/peer-ca.crt", Some(CertificateUse::Authority)),
+        ("tls/client-admin.crt", Some(CertificateUse::Server)),
+        ("kube-scheduler.crt", Some(CertificateUse::SelfMade)),
+        ("agent/serving-kubelet.crt", Some(CertificateUse::Agent)),
+        ("client-ca.key", None),
+        ("dynamic-cert.json", None),
+    ] {
+        assert_eq!(usage(path), expected, "{path}");
+    }
+}
+
+#[test]
+fn an_rke2_server_without_an_api_server_of_its_own() {
+    let machine = Machine::new();
+    write_all(&machine, &format!("{RKE2}/server/tls"), &["server-ca.crt", "serving-kube-apiserver.crt"]);
+    write_all(&machine, &format!("{RKE2}/agent/pod-manifests"), &["etcd.yaml"]);
+    assert_eq!(ports(&found(&machine)), [("supervisor", 9345)]);
+}
+
+#[test]
+fn an_agent_has_its_kubelet_only() {
+    let machine = Machine::new();
+    let files =
+        ["serving-kubelet.crt", "client-kubelet.crt", "client-kube-proxy.crt", "client-rke2-controller.crt"];
+    write_all(&machine, &format!("{RKE2}/agent"), &files);
+    let node = found(&machine);
+    assert!(!node.server);
+    assert_eq!(ports(&node), [("kubelet", 10250)]);
+    assert_eq!(node.files.len(), files.len());
+}
+
+#[test]
+fn k3s_serves_its_api_with_the_supervisors_certificate() {
+    let machine = Machine::new();
+    write_all(&machine, "/data/k3s/server/tls", &["server-ca.crt", "serving-kube-apiserver.crt"]);
+    machine.write("/etc/rancher/k3s/config.yaml.d/50-rancher.yaml", r#"{"data-dir":"/data/k3s"}"#);
+    let node = found(&machine);
+    assert_eq!(node.distribution, Distribution::K3s);
+    assert!(matches!(node.version, Fact::Absent { .. }), "{:?}", node.version);
+    let supervisor = node.ports.iter().find(|port| port.port == 6443).unwrap();
+    assert_eq!((supervisor.name, &supervisor.file), ("supervisor", &None));
+}
+
+#[test]
+fn rke1_by_listing_and_without_its_keys() {
+    let machine = Machine::new();
+    write_all(
+        &machine,
+        "/etc/kubernetes/ssl",
+        &[
+            "kube-ca.pem",
+            "kube-apiserver.pem",
+            "kube-apiserver-key.pem",
+            "kube-apiserver-requestheader-ca.pem",
+            "kube-service-account-token.pem",
+            "kube-etcd-203-0-113-1.pem",
+            "kube-etcd-203-0-113-1-key.pem",
+            "kubecfg-kube-node.yaml",
+        ],
+    );
+    let node = found(&machine);
+    assert_eq!(node.distribution, Distribution::Rke1);
+    let names: Vec<String> =
+        node.files.iter().map(|f| f.path.file_name().unwrap().to_string_lossy().into_owned()).collect();
+    assert_eq!(
+        names,
+        [
+            "kube-apiserver-requestheader-ca.pem",
+            "kube-apiserver.pem",
+            "kube-ca.pem",
+            "kube-etcd-203-0-113-1.pem"
+        ]
+    );
+    assert_eq!(
+        ports(&node),
+        [("etcd", 2379), ("etcd-peer", 2380), ("kube-apiserver", 6443), ("kubelet", 10250)]
+    );
+    // With those of several members none of which bears our address, they are the others'.
+    write_all(&machine, "/etc/kubernetes/ssl", &["kube-etcd-203-0-113-2.pem"]);
+    let node = found(&machine);
+    assert_eq!(node.files.iter().filter(|f| f.usage == CertificateUse::Foreign).count(), 2);
+}
+
+#[test]
+fn kubeadm_and_the_kubelets_own() {
+    let machine = Machine::new();
+    write_all(
+        &machine,
+        "/etc/kubernetes/pki",
+        &[
+            "ca.crt",
+            "apiserver.crt",
+            "front-proxy-ca.crt",
+            "sa.pub",
+            "etcd/ca.crt",
+            "etcd/server.crt",
+            "etcd/peer.crt",
+        ],
+    );
+    write_all(
+        &machine,
+        "/var/lib/kubelet/pki",
+        &["kubelet.crt", "kubelet.key", "kubelet-client-current.pem"],
+    );
+    let node = found(&machine);
+    assert_eq!(node.distribution, Distribution::Kubeadm);
+    assert_eq!(
+        ports(&node),
+        [("etcd", 2379), ("etcd-peer", 2380), ("kube-apiserver", 6443), ("kubelet", 10250)]
+    );
+    assert!(node.files.iter().all(|file| !file.path.to_string_lossy().ends_with(".pem")));
+    let worker = Machine::new();
+    write_all(&worker, "/etc/kubernetes/pki", &["ca.crt"]);
+    let node = found(&worker);
+    assert_eq!((node.server, ports(&node)), (false, vec![("kubelet", 10250)]));
+}
+
+#[test]
+fn no_kubernetes_is_not_here() {
+    let machine = Machine::new();
+    machine.write("/var/lib/rancher/agent/x", "");
+    assert!(matches!(search(&machine.cx()), Search::NotHere(_)));
+}
+
+#[tokio::test]
+async fn files_say_who_signed_them_or_why_they_hold_nothing() {
+    let machine = Machine::new();
+    let (ours, theirs) = (Authority::new("rke2-server-ca@1"), Authority::new("rke2-server-ca@1"));
+    let tls = |name: &str| format!("{RKE2}/server/tls/{name}");
+    machine.write(&tls("server-ca.crt"), &ours.pem());
+    machine.write(&tls("client-admin.crt"), &(ours.leaf("admin") + &ours.pem()));
+    machine.write(&tls("client-controller.crt"), &theirs.leaf("controller"));
+    machine.write(&tls("client-scheduler.crt"), "garbage");
+    machine.write(&tls("client-supervisor.crt"), "");
+    std::fs::create_dir_all(machine.path(&tls("client-folder.crt"))).unwrap();
+    machine.link(&tls("client-dangling.crt"), "/nowhere");
+    let facts = facts(&machine).await;
+    let file = |name: &str| facts.files.iter().find(|file| file.path == tls(name)).unwrap();
+    assert_eq!(file("client-admin.crt").issuer.value(), Some(&tls("server-ca.crt")));
+    assert_eq!(file("client-admin.crt").certificates.value().map(Vec::len), Some(2));
+    assert!(file("client-admin.crt").modified.is_some());
+    assert!(matches!(file("client-controller.crt").issuer, Fact::Absent { .. }));
+    for (name, words) in [
+        ("client-scheduler.crt", "no PEM certificate"),
+        ("client-supervisor.crt", "empty"),
+        ("client-folder.crt", "not a regular file"),
+    ] {
+        let Fact::Unknown { cause, detail, .. } = &file(name).certificates else { panic!("{name} is read") };
+        assert_eq!(*cause, UnknownCause::InvalidInput, "{name}");
+        assert!(detail.contains(words), "{name}: {detail}");
+    }
+    assert!(matches!(file("client-dangling.crt").certificates, Fact::Absent { .. }));
+}
+
+#[tokio::test]
+async fn files_are_few() {
+    let machine = Machine::new();
+    for n in 0..100 {
+        machine.write(&format!("{RKE2}/server/tls/c{n}.crt"), "x");
+    }
+    let facts = facts(&machine).await;
+    assert_eq!((facts.files.len(), facts.files_left_out), (super::node::MAX_FILES, 36));
+}

@@ -1,0 +1,227 @@
+//! RKE2 and K3s: which files a server and an agent have.
+//!
+//! The lists are upstream's (k3s-io/k3s, `pkg/util/services/services.go` and `pkg/daemons/control/deps/deps.go`; RKE2
+//! uses the same code). The folders are listed all the same, for names change with versions.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use outrider_protocol::{CertificateUse as Use, Distribution, Fact};
+use serde_json::Value;
+
+use super::node::{Disk, Node, Port, Unread};
+use crate::sense::{SenseContext, file};
+
+/// One of the two.
+pub(super) struct Program {
+    distribution: Distribution,
+    data_dir: &'static str,
+    config: &'static str,
+    /// Port of the supervisor; K3s serves the API on it too.
+    supervisor: u16,
+    /// The API server has a port and a certificate of its own.
+    own_apiserver: bool,
+}
+
+/// RKE2.
+pub(super) const RKE2: Program = Program {
+    distribution: Distribution::Rke2,
+    data_dir: "/var/lib/rancher/rke2",
+    config: "/etc/rancher/rke2/config.yaml",
+    supervisor: 9345,
+    own_apiserver: true,
+};
+
+/// K3s.
+pub(super) const K3S: Program = Program {
+    distribution: Distribution::K3s,
+    data_dir: "/var/lib/rancher/k3s",
+    config: "/etc/rancher/k3s/config.yaml",
+    supervisor: 6443,
+    own_apiserver: false,
+};
+
+/// The node this program runs, if its certificates lie here.
+pub(super) fn find(cx: &SenseContext, disk: &Disk<'_>, program: &Program) -> Result<Option<Node>, Unread> {
+    let config = read_config(cx, disk, Path::new(program.config));
+    let data = PathBuf::from(config.data_dir.as_deref().unwrap_or(program.data_dir));
+    let (tls, agent) = (data.join("server/tls"), data.join("agent"));
+    let (server_names, agent_names) = (disk.must_list(&tls)?, disk.list(&agent));
+    let has = |names: &Option<Vec<String>>| names.iter().flatten().any(|name| name.ends_with(".crt"));
+    let server = has(&server_names);
+    let is_agent = match &agent_names {
+        Ok(names) => has(names),
+        Err(_) => true,
+    };
+    if !server && !is_agent {
+        return Ok(None);
+    }
+    let found_by = if server { &tls } else { &agent };
+    let mut node = Node::new(program.distribution.clone(), found_by, version(cx, disk, program, &data));
+    node.server = server;
+    node.node_ip = config.node_ip;
+
+    if server {
+        node.add(disk, &tls, Use::Server, |name| in_server(name, Use::Server));
+        for component in ["kube-scheduler", "kube-controller-manager"] {
+            node.add(disk, &tls.join(component), Use::SelfMade, |name| in_server(name, Use::SelfMade));
+        }
+        let etcd = tls.join("etcd");
+        let names = node.add(disk, &etcd, Use::Server, |name| in_server(name, Use::Server));
+        for (who, port, certificate, authority) in [
+            ("etcd", 2379, "server-client.crt", "server-ca.crt"),
+            ("etcd-peer", 2380, "peer-server-client.crt", "peer-ca.crt"),
+        ] {
+            if names.iter().any(|name| name == certificate) {
+                let file = Some(etcd.join(certificate));
+                node.ports.push(Port::new(who, port, file, Some(etcd.join(authority))));
+            }
+        }
+        let server_ca = tls.join("server-ca.crt");
+        if program.own_apiserver && runs_apiserver(disk, &agent) {
+            let file = Some(tls.join("serving-kube-apiserver.crt"));
+            node.ports.push(Port::new("kube-apiserver", 6443, file, Some(server_ca.clone())));
+        }
+        // In memory, in a Secret and in dynamic-cert.json, which holds the key as well.
+        node.ports.push(Port::new("supervisor", program.supervisor, None, Some(server_ca)));
+    }
+    let names = node.add(disk, &agent, Use::Agent, |name| match name {
+        "client-ca.crt" | "server-ca.crt" => Some(Use::Authority),
+        name => name.ends_with(".crt").then_some(Use::Agent),
+    });
+    if names.iter().any(|name| name == "serving-kubelet.crt") {
+        let file = Some(agent.join("serving-kubelet.crt"));
+        node.ports.push(Port::new("kubelet", 10250, file, Some(agent.join("server-ca.crt"))));
+    }
+    Ok(Some(node))
+}
+
+fn in_server(name: &str, leaf: Use) -> Option<Use> {
+    let stem = name.strip_suffix(".crt")?;
+    let authority = stem.ends_with("-ca") || stem.ends_with("-ca.nochain");
+    Some(if authority { Use::Authority } else { leaf })
+}
+
+/// On a server without an API server of its own, 6443 is a way to another server's, with that one's certificate. The
+/// static pods tell; where they cannot be listed, there is one.
+fn runs_apiserver(disk: &Disk<'_>, agent: &Path) -> bool {
+    match disk.list(&agent.join("pod-manifests")) {
+        Ok(Some(names)) if !names.is_empty() => names.iter().any(|name| name == "kube-apiserver.yaml"),
+        _ => true,
+    }
+}
+
+/// RKE2 unpacks its programs into a folder named after the version, and `bin` leads to the one in use. K3s leaves its
+/// version in no file.
+fn version(cx: &SenseContext, disk: &Disk<'_>, program: &Program, data: &Path) -> Fact<String> {
+    let source = data.join("data").display().to_string();
+    if program.distribution != Distribution::Rke2 {
+        return Fact::absent(source, cx.now());
+    }
+    let in_use = std::fs::read_link(cx.path(data.join("bin"))).ok();
+    let in_use = in_use
+        .and_then(|target| target.components().rev().find_map(|part| version_of(part.as_os_str().to_str()?)));
+    if let Some(version) = in_use {
+        return Fact::known(version, data.join("bin").display().to_string(), cx.now());
+    }
+    match disk.list(&data.join("data")) {
+        Ok(names) => {
+            let mut found: Vec<String> = names.iter().flatten().filter_map(|name| version_of(name)).collect();
+            found.dedup();
+            match found.as_slice() {
+                [only] => Fact::known(only.clone(), source, cx.now()),
+                _ => Fact::absent(source, cx.now()),
+            }
+        }
+        Err(e) => Fact::from_io(&e, source, cx.now()),
+    }
+}
+
+/// `v1.33.1-rke2r1-0123456789ab` -> `v1.33.1-rke2r1`.
+fn version_of(name: &str) -> Option<String> {
+    let numbers = name.strip_prefix('v')?;
+    let (first, _) = numbers.split_once('.')?;
+    if first.is_empty() || first.len() > 3 || !first.bytes().all(|b| b.is_ascii_digit()) || name.len() > 100 {
+        return None;
+    }
+    let parts: Vec<&str> = name.split('-').collect();
+    let release = parts.iter().rposition(|part| part.starts_with("rke2")).unwrap_or(0);
+    let plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b".-+".contains(&b));
+    plain.then(|| parts[..=release].join("-"))
+}
+
+/// What we read of the merged configuration; of its excerpt, where the root helper passes that.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Config {
+    data_dir: Option<String>,
+    node_ip: Option<IpAddr>,
+}
+
+/// `config.yaml` and then `config.yaml.d/*.yaml` by name, later values winning. What cannot be read or understood is
+/// the `etcd` check's to tell: here it only leaves the defaults in force.
+fn read_config(cx: &SenseContext, disk: &Disk<'_>, path: &Path) -> Config {
+    let folder = path.with_extension("yaml.d");
+    let mut files = vec![path.to_owned()];
+    let mut names = disk.list(&folder).ok().flatten().unwrap_or_default();
+    names.retain(|name| name.ends_with(".yaml") || name.ends_with(".yml"));
+    names.sort();
+    files.extend(names.iter().map(|name| folder.join(name)));
+    let mut config = Config::default();
+    for path in files {
+        let read = cx.opener.open(&path).and_then(|open| file::read_bounded(open, file::SMALL));
+        if let Ok(bytes) = read {
+            config.merge(&bytes);
+        }
+    }
+    config
+}
+
+impl Config {
+    fn merge(&mut self, bytes: &[u8]) {
+        let Ok(text) = std::str::from_utf8(bytes) else { return };
+        let Ok(values) = serde_saphyr::from_str::<BTreeMap<String, Value>>(text) else { return };
+        let word = |key: &str| {
+            let value = values.get(key).or_else(|| values.get(&format!("{key}+")))?;
+            let value = value.as_array().map_or(Some(value), |list| list.first())?;
+            value.as_str().filter(|text| !text.is_empty())
+        };
+        if let Some(folder) = word("data-dir") {
+            self.data_dir = Some(folder.to_owned());
+        }
+        if let Some(addresses) = word("node-ip") {
+            self.node_ip = addresses.split(',').next().and_then(|first| first.trim().parse().ok());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_taken_from_the_folder_of_the_programs() {
+        for (name, version) in [
+            ("v1.33.1-rke2r1-eef53a0d1ec2", Some("v1.33.1-rke2r1")),
+            ("v1.30.13-rc1-rke2r1-0123", Some("v1.30.13-rc1-rke2r1")),
+            ("v1.31.2+rke2r1", Some("v1.31.2+rke2r1")),
+            ("current", None),
+            ("v", None),
+            ("vx.y", None),
+            ("v1.33.1\x1b[31m-rke2r1", None),
+        ] {
+            assert_eq!(version_of(name).as_deref(), version, "{name}");
+        }
+    }
+
+    #[test]
+    fn later_files_win_and_what_is_broken_is_left_out() {
+        let mut config = Config::default();
+        config.merge(b"data-dir: /data/rke2\nnode-ip: [10.0.0.1, 'fd00::1']\n");
+        config.merge(b"- no mapping\n");
+        config.merge(b"\xff\xfe");
+        config.merge(br#"{"node-ip": "10.0.0.2,fd00::2"}"#);
+        assert_eq!(config.data_dir.as_deref(), Some("/data/rke2"));
+        assert_eq!(config.node_ip, Some("10.0.0.2".parse().unwrap()));
+    }
+}

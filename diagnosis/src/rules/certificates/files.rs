@@ -1,0 +1,209 @@
+//! Subject `files`: every certificate that no port shows, and every file that cannot be read.
+
+use outrider_protocol::{
+    CertificateFile, CertificateUse as Use, Fact, ReasonCode as R, Severity, Status, Timestamp, UnknownCause,
+};
+
+use super::dates::{Dated, Moment, Verdict, at_most, candidate, dated};
+use super::{Candidate, Part, QUOTED, TYPE, View, authority, renewal, worst};
+use crate::finding::Finding;
+use crate::wording::{Count, names};
+
+const SUBJECT: &str = "files";
+
+/// A readable file of a leaf and what its dates say.
+struct Looked<'a> {
+    file: &'a CertificateFile,
+    dated: Dated<'a>,
+}
+
+pub(super) fn judge(view: &View<'_>) -> Finding {
+    let mut candidates = Vec::new();
+    candidates.extend(unreadable(view));
+    candidates.extend(unread(view));
+    let looked = looked(view);
+    let (left, alive): (Vec<&Looked<'_>>, Vec<&Looked<'_>>) =
+        looked.iter().partition(|l| is_left_over(view, l));
+    candidates.extend(wrong_issuer(&alive));
+    candidates.extend(by_dates(view, &alive));
+    candidates.extend(left_over(view, &left));
+    worst(SUBJECT.to_owned(), view.at, candidates).unwrap_or_else(|| {
+        let message = match view.facts.served.iter().any(|served| served.chain.value().is_some()) {
+            true => "Every certificate file belongs to a port, judged there.".to_owned(),
+            false => format!("No certificate file below {} but authorities.", view.facts.found_by),
+        };
+        Finding::new(TYPE, Status::True, Severity::Ok, R::CertificatesInDate, view.at, message)
+            .subject(SUBJECT)
+    })
+}
+
+/// Leaves that no port shows, each with the worst of its dates.
+fn looked<'a>(view: &View<'a>) -> Vec<Looked<'a>> {
+    let shown = |path: &str| view.facts.served.iter().any(|s| s.file == path && s.chain.value().is_some());
+    let leaves = view.facts.files.iter().filter(|file| file.usage != Use::Authority && !shown(&file.path));
+    leaves
+        .filter_map(|file| {
+            let path = view.path_of(file.certificates.value()?);
+            Some(Looked { file, dated: dated(&path, view.now, view.days)? })
+        })
+        .collect()
+}
+
+fn is_left_over(view: &View<'_>, looked: &Looked<'_>) -> bool {
+    let leaf = looked.dated.link;
+    if looked.dated.verdict == Verdict::Good || leaf.part != Part::Leaf {
+        return false;
+    }
+    // A key pair of another node lies here for whoever made them all; this node serves nothing with it.
+    looked.file.usage == Use::Foreign
+        || renewal::left_alone(view, &looked.file.usage, looked.file.modified, leaf.certificate.not_after)
+}
+
+/// Files whose content is no certificate.
+fn unreadable(view: &View<'_>) -> Option<Candidate> {
+    let bad: Vec<(&CertificateFile, &str)> = view
+        .facts
+        .files
+        .iter()
+        .filter_map(|file| match &file.certificates {
+            Fact::Unknown { cause: UnknownCause::InvalidInput, detail, .. } => Some((file, detail.as_str())),
+            _ => None,
+        })
+        .collect();
+    let needed = |file: &CertificateFile| {
+        file.usage == Use::Authority || view.facts.served.iter().any(|served| served.file == file.path)
+    };
+    let (first, why) = bad.iter().find(|(file, _)| needed(file)).or(bad.first())?;
+    let more = match bad.len() {
+        1 => String::new(),
+        n => format!(" and {} more", n - 1),
+    };
+    let message = format!("{}{more} holds no certificate: {}.", first.path, why.trim_end_matches('.'));
+    let severity = if needed(first) { Severity::Error } else { Severity::Warn };
+    Some(Candidate::new(Status::False, severity, R::CertificateUnreadable, message).advice(
+        "What uses this file fails at its next start, and no start renews what it cannot read. Put the certificate back \
+         from a backup; for RKE2 and K3s a person moves a broken pair of .crt and .key (never an authority's) away and \
+         restarts the service, which makes a new one.",
+    ))
+}
+
+/// Files and folders that could not be opened.
+fn unread(view: &View<'_>) -> Option<Candidate> {
+    let failed: Vec<(&CertificateFile, &UnknownCause, &str)> = view
+        .facts
+        .files
+        .iter()
+        .filter_map(|file| match &file.certificates {
+            Fact::Unknown { cause, detail, .. } if *cause != UnknownCause::InvalidInput => {
+                Some((file, cause, detail.as_str()))
+            }
+            _ => None,
+        })
+        .collect();
+    let (first, cause, why) = failed.first()?;
+    let count = Count(failed.len(), "certificate path");
+    let message = format!("{count} could not be read: {}: {}.", first.path, why.trim_end_matches('.'));
+    let finding = Finding::unknown(TYPE, cause, Severity::Warn, view.at, message);
+    let candidate = Candidate::new(Status::Unknown, finding.severity, finding.reason, finding.message);
+    Some(candidate.advice(finding.advice).after(super::RAISE))
+}
+
+fn wrong_issuer(alive: &[&Looked<'_>]) -> Option<Candidate> {
+    let foreign: Vec<&&Looked<'_>> =
+        alive.iter().filter(|looked| matches!(looked.file.issuer, Fact::Absent { .. })).collect();
+    let first = foreign.first()?;
+    let issuer = first.file.certificates.value().and_then(|chain| chain.first()).map(|leaf| &leaf.issuer);
+    let message = format!(
+        "No authority on this node signed {} (issuer {}): it belongs to another authority or another cluster.",
+        quoted(foreign.iter().map(|looked| looked.file)),
+        issuer.map_or("unknown", String::as_str)
+    );
+    Some(Candidate::new(Status::False, Severity::Error, R::CertificateWrong, message).advice(
+        "A folder copied or put back from another cluster, or an authority replaced and not all it signed. See what was \
+         changed here last; do not replace an authority because of this.",
+    ))
+}
+
+/// The first end among the files that matter, and how many share its verdict.
+fn by_dates(view: &View<'_>, alive: &[&Looked<'_>]) -> Option<Candidate> {
+    let rank = |looked: &Looked<'_>| {
+        let severity = match looked.dated.verdict {
+            Verdict::Ending(severity) => severity,
+            Verdict::Good => Severity::Ok,
+            Verdict::NotYet | Verdict::Ended => Severity::Error,
+        };
+        (severity.min(at_most(&looked.file.usage)), looked.dated.verdict)
+    };
+    let end = |looked: &Looked<'_>| looked.dated.link.certificate.not_after;
+    let worst = alive.iter().min_by_key(|looked| (std::cmp::Reverse(rank(looked)), end(looked)))?;
+    let alike: Vec<&CertificateFile> = alive
+        .iter()
+        .filter(|looked| rank(looked) == rank(worst) && looked.file.path != worst.file.path)
+        .map(|looked| looked.file)
+        .collect();
+    let path = view.path_of(worst.file.certificates.value()?);
+    let what = format!("The certificate in {}", worst.file.path);
+    let mut found =
+        candidate(view, &path, &what, at_most(&worst.file.usage), |dated| match dated.link.part {
+            Part::Authority => authority::advice(view),
+            _ => renewal::advice(view, &worst.file.usage, dated.link.certificate.not_after),
+        })?;
+    let total = alive.len();
+    if found.severity == Severity::Ok {
+        found.message = format!(
+            "{} without a port, the first of them: {}",
+            Count(total, "certificate file"),
+            lower(&found.message)
+        );
+    } else if !alike.is_empty() {
+        let more = quoted(alike.iter().copied());
+        found.message = format!("{} So with {} more of {total} files: {more}.", found.message, alike.len());
+    }
+    if view.facts.files_left_out > 0 {
+        found.message = format!(
+            "{} {} were not read: there are too many.",
+            found.message,
+            Count(view.facts.files_left_out as usize, "further file")
+        );
+    }
+    Some(found)
+}
+
+fn left_over(view: &View<'_>, left: &[&Looked<'_>]) -> Option<Candidate> {
+    let first = left.iter().min_by_key(|looked| looked.dated.link.certificate.not_after)?;
+    let end = first.dated.link.certificate.not_after;
+    let others: Vec<&CertificateFile> =
+        left.iter().filter(|l| l.file.path != first.file.path).map(|l| l.file).collect();
+    let more = match others.len() {
+        0 => String::new(),
+        _ => format!(" (so are {})", quoted(others.iter().copied())),
+    };
+    let verb = if end <= view.now { "ended" } else { "ends" };
+    let why = match (renewal::last_start(view), &first.file.usage) {
+        (_, Use::Foreign) => "it bears the address of another node".to_owned(),
+        (Some(start), _) => format!(
+            "the service's last start on {} would have renewed it and left it as it was on {}",
+            Moment(start),
+            Moment(first.file.modified.unwrap_or(Timestamp::default()))
+        ),
+        (None, _) => "nothing renews it".to_owned(),
+    };
+    let message = format!(
+        "{} {verb} on {} and is probably not used any more: {why}{more}.",
+        first.file.path,
+        Moment(end)
+    );
+    let version = renewal::version_words(view);
+    Some(Candidate::new(Status::True, Severity::Info, R::CertificateLeftOver, message).advice(format!(
+        "Leftover file: no restart renews it ({version}). See that nothing was given this path; then it may be moved away."
+    )))
+}
+
+fn quoted<'a>(files: impl Iterator<Item = &'a CertificateFile>) -> String {
+    names(files.map(|file| file.path.as_str()), QUOTED)
+}
+
+fn lower(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
+}

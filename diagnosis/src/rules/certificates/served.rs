@@ -1,0 +1,208 @@
+//! What one port shows: its dates, whether it is what lies on disk, who signed it, and whether it covers this node.
+
+use outrider_protocol::{
+    CertificateFacts, CertificateUse as Use, Distribution, Fact, ReasonCode as R, ServedCertificate,
+    Severity, Status,
+};
+
+use super::dates::{Dated, Moment, at_most, candidate};
+use super::{Candidate, Part, RAISE, TYPE, View, authority, renewal, worst};
+use crate::finding::Finding;
+use crate::wording::{Span, names};
+
+pub(super) fn judge(view: &View<'_>, served: &ServedCertificate) -> Option<Finding> {
+    let subject = format!("{}:{}", served.name, served.port);
+    let chain = match &served.chain {
+        Fact::Known { value, .. } => value,
+        Fact::Unknown { cause, detail, at, .. } => {
+            let message = format!(
+                "{} at {} shows no certificate: {}.",
+                served.name,
+                served.peer,
+                detail.trim_end_matches('.')
+            );
+            let advice = "See whether the process starts and which certificate and key it was given: a key that does not \
+                          belong to its certificate, or a file it cannot read, ends the handshake. Its log says which.";
+            let finding = Finding::unknown(TYPE, cause, Severity::Warn, *at, message).subject(subject);
+            return Some(finding.advice(advice).waits(RAISE, super::CLEAR));
+        }
+        // Nobody listens: not this node's role, or down, which other checks tell.
+        Fact::Absent { .. } | Fact::NotApplicable { .. } => return None,
+    };
+    let Some(leaf) = chain.first() else {
+        let message =
+            format!("{} at {} ended the handshake without a certificate.", served.name, served.peer);
+        let cause = outrider_protocol::UnknownCause::InvalidAnswer;
+        return Some(Finding::unknown(TYPE, &cause, Severity::Warn, view.at, message).subject(subject));
+    };
+    let on_disk = view.file(&served.file).and_then(|file| file.certificates.value()?.first());
+    let usage = usage(view, served);
+    let what = format!("The certificate that {} shows at {}", served.name, served.peer);
+    let mut candidates: Vec<Candidate> = Vec::new();
+    let dated = candidate(view, &view.path_of(chain), &what, at_most(&usage), |dated| {
+        remedy(view, served, &usage, on_disk, leaf, dated)
+    });
+    candidates.extend(dated);
+    candidates.extend(wrong_issuer(served, leaf));
+    candidates.extend(on_disk.and_then(|file| differs(view, served, leaf, file)));
+    candidates.extend(wrong_names(view, served, leaf));
+    worst(subject, view.at, candidates)
+}
+
+fn usage(view: &View<'_>, served: &ServedCertificate) -> Use {
+    match view.file(&served.file) {
+        Some(file) => file.usage.clone(),
+        None if served.authority.is_empty() => Use::SelfMade,
+        None => Use::Server,
+    }
+}
+
+fn remedy(
+    view: &View<'_>,
+    served: &ServedCertificate,
+    usage: &Use,
+    on_disk: Option<&CertificateFacts>,
+    leaf: &CertificateFacts,
+    dated: &Dated<'_>,
+) -> String {
+    if dated.link.part == Part::Authority {
+        return authority::advice(view);
+    }
+    match on_disk {
+        Some(file) if file.sha256 != leaf.sha256 && file.not_after > leaf.not_after => restart(view, served),
+        _ if served.file.is_empty() && served.name == "supervisor" => {
+            renewal::supervisor(view, dated.link.certificate.not_after)
+        }
+        _ => renewal::advice(view, usage, dated.link.certificate.not_after),
+    }
+}
+
+fn wrong_issuer(served: &ServedCertificate, leaf: &CertificateFacts) -> Option<Candidate> {
+    let message = match &served.issuer {
+        Fact::Absent { .. } => format!(
+            "{} did not sign the certificate that {} shows at {} (it names {} as its issuer): it belongs to another \
+             authority or another cluster.",
+            served.authority, served.name, served.peer, leaf.issuer
+        ),
+        Fact::Unknown { detail, .. } => format!(
+            "Who signed the certificate that {} shows at {} cannot be told: {}.",
+            served.name,
+            served.peer,
+            detail.trim_end_matches('.')
+        ),
+        _ => return None,
+    };
+    let known = matches!(served.issuer, Fact::Absent { .. });
+    let (status, severity) =
+        if known { (Status::False, Severity::Error) } else { (Status::Unknown, Severity::Warn) };
+    Some(Candidate::new(status, severity, R::CertificateWrong, message).after(RAISE).advice(format!(
+        "Find out who listens there (ss -ltnp 'sport = :{}') and which files it was given. A copied disk or a folder put \
+         back from another cluster brings its certificates along. Do not replace an authority because of this.",
+        served.port
+    )))
+}
+
+/// Served and on disk are two.
+fn differs(
+    view: &View<'_>,
+    served: &ServedCertificate,
+    leaf: &CertificateFacts,
+    file: &CertificateFacts,
+) -> Option<Candidate> {
+    if leaf.sha256 == file.sha256 {
+        return None;
+    }
+    let shows = format!("{} at {} shows a certificate", served.name, served.peer);
+    if leaf.not_after > file.not_after {
+        let message = format!(
+            "{shows} that ends on {}, later than that in {} (on {}): the file is possibly not used.",
+            Moment(leaf.not_after),
+            served.file,
+            Moment(file.not_after)
+        );
+        return Some(Candidate::new(Status::True, Severity::Info, R::CertificateLeftOver, message).after(RAISE).advice(
+            "Leftover file, or one put back from a backup. Compare what the process was given with this path; at its next \
+             start it may take the older file.",
+        ));
+    }
+    let message = format!(
+        "{shows} that ends on {}, in {}, and not that of {}, which ends on {}.",
+        Moment(leaf.not_after),
+        Span(leaf.not_after.since(view.now)),
+        served.file,
+        Moment(file.not_after)
+    );
+    let candidate = Candidate::new(Status::True, Severity::Warn, R::CertificateNotServed, message);
+    Some(candidate.after(RAISE).advice(restart(view, served)))
+}
+
+/// How the process is made to read its file.
+fn restart(view: &View<'_>, served: &ServedCertificate) -> String {
+    let how = match (&view.facts.distribution, served.name.as_str()) {
+        (Distribution::Rke1, "etcd" | "etcd-peer") => "docker restart etcd, one node after the other".to_owned(),
+        (Distribution::Rke1, name) => format!("docker restart {name}"),
+        (Distribution::Kubeadm, "kubelet") => "systemctl restart kubelet".to_owned(),
+        (Distribution::Kubeadm, _) => {
+            "its static pod: move the manifest out of /etc/kubernetes/manifests, wait until it is gone, move it back"
+                .to_owned()
+        }
+        _ => format!("systemctl restart {}, one node after the other", renewal::unit(view)),
+    };
+    let hint = match served.name.as_str() {
+        "etcd" | "etcd-peer" => {
+            " etcd itself reads its files at every handshake: if it still differs then, it was given other files."
+        }
+        "kube-apiserver" => {
+            " The API server takes a new file within a minute by itself: if it does not, it was given another one."
+        }
+        _ => "",
+    };
+    format!("Restart needed: the process holds the old one ({how}).{hint}")
+}
+
+fn wrong_names(view: &View<'_>, served: &ServedCertificate, leaf: &CertificateFacts) -> Option<Candidate> {
+    // What a kubelet made for itself names what it likes; nobody verifies it.
+    if served.authority.is_empty() || !knows_its_address(&view.facts.node_names) {
+        return None;
+    }
+    if view.facts.node_names.iter().any(|name| leaf.sans.iter().any(|san| covers(san, name))) {
+        return None;
+    }
+    let asked = address_of(&served.peer);
+    let here = leaf.sans.iter().any(|san| san == asked);
+    let (status, severity) =
+        if here { (Status::True, Severity::Warn) } else { (Status::False, Severity::Error) };
+    let message = format!(
+        "The certificate that {} shows at {} covers none of this node's names ({}); it covers {}.",
+        served.name,
+        served.peer,
+        names(&view.facts.node_names, 4),
+        if leaf.sans.is_empty() { "no name at all".to_owned() } else { names(&leaf.sans, 6) }
+    );
+    Some(Candidate::new(status, severity, R::CertificateWrong, message).after(RAISE).advice(
+        "See whether the node's address or name has changed, or its disk is a copy of another node's. RKE2 and K3s issue a \
+         new one at a start when node-ip, node-external-ip or tls-san name what is missing; kubeadm with kubeadm certs \
+         renew after the address is corrected.",
+    ))
+}
+
+/// Whether an address is among the names by which others reach this node.
+fn knows_its_address(names: &[String]) -> bool {
+    names.iter().any(|name| name.parse::<core::net::IpAddr>().is_ok_and(|ip| !ip.is_loopback()))
+}
+
+/// A name against an alternative name: the same, or one label for the star.
+fn covers(san: &str, name: &str) -> bool {
+    if san.eq_ignore_ascii_case(name) {
+        return true;
+    }
+    let suffix = san.strip_prefix('*');
+    let rest = name.find('.').map(|dot| &name[dot..]);
+    matches!((suffix, rest), (Some(suffix), Some(rest)) if suffix.eq_ignore_ascii_case(rest))
+}
+
+/// `127.0.0.1` of `127.0.0.1:2379`, `::1` of `[::1]:2379`.
+fn address_of(peer: &str) -> &str {
+    let host = peer.rsplit_once(':').map_or(peer, |(host, _)| host);
+    host.trim_start_matches('[').trim_end_matches(']')
+}
