@@ -58,6 +58,22 @@ openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 
     -keyout "$BED_ROOT/$etcd/client.key" -out "$BED_ROOT/$etcd/client.crt" 2>/dev/null
 cp "$BED_ROOT/$etcd/client.crt" "$BED_ROOT/$etcd/server-ca.crt"
 chmod 0600 "$BED_ROOT/$etcd/client.key"; chmod 0644 "$BED_ROOT/$etcd"/*.crt
+# A server's and an agent's certificates, with the modes they have there.
+tls=/var/lib/rancher/rke2/server/tls agent_tls=/var/lib/rancher/rke2/agent
+install -d -m 0755 "$rke2/agent" "$rke2/agent/pod-manifests" "$rke2/data" "$rke2/data/v1.33.1-rke2r1-eef53a0d1ec2"
+ln -s data/v1.33.1-rke2r1-eef53a0d1ec2 "$rke2/bin"
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 3000 -subj /CN=rke2-server-ca@1 \
+    -keyout "$BED_ROOT/$tls/server-ca.key" -out "$BED_ROOT/$tls/server-ca.crt" 2>/dev/null
+for pair in "$tls/client-admin" "$agent_tls/serving-kubelet"; do
+    openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj "/CN=${pair##*/}" \
+        -keyout "$BED_ROOT/$pair.key" -out "$BED_ROOT/run.csr" 2>/dev/null
+    openssl x509 -req -in "$BED_ROOT/run.csr" -CA "$BED_ROOT/$tls/server-ca.crt" -CAkey "$BED_ROOT/$tls/server-ca.key" -CAcreateserial \
+        -days 365 -out "$BED_ROOT/$pair.crt" 2>/dev/null
+done
+rm -f "$BED_ROOT/run.csr" "$BED_ROOT/$tls"/*.srl
+cp "$BED_ROOT/$tls/server-ca.crt" "$BED_ROOT/$agent_tls/server-ca.crt"
+printf '{}' >"$BED_ROOT/$tls/dynamic-cert.json"
+chmod 0600 "$BED_ROOT/$tls"/*.key "$BED_ROOT/$tls/dynamic-cert.json" "$BED_ROOT/$agent_tls"/*.key "$BED_ROOT/$agent_tls"/*.crt
 install -d -m 0755 "$BED_ROOT/etc/rancher/rke2"
 printf 'token: K10s3cret::server:s3cret\nnode-ip: 10.0.0.1\n' >"$BED_ROOT/etc/rancher/rke2/config.yaml"
 chmod 0600 "$BED_ROOT/etc/rancher/rke2/config.yaml"
@@ -126,7 +142,7 @@ read_facts() {
     facts=$(as_agent python3 -c 'import socket
 s = socket.socket(socket.AF_UNIX); s.connect("/run/outrider/agent.sock"); s.sendall(b"{\"ask\":\"facts\"}\n")
 print(s.makefile().read())')
-    [ "$(fact '.checks | has("host") and has("clock") and has("cloudInit") and has("guestAgent") and has("etcd")')" = true ]
+    [ "$(fact '.checks | has("host") and has("clock") and has("cloudInit") and has("guestAgent") and has("etcd") and has("certificates")')" = true ]
 }
 fact() { jq -r "$1" <<<"$facts"; }
 until_true 60 "every check has been read" read_facts
@@ -163,6 +179,14 @@ helper=$(show outrider-helper.service MainPID)
 is "the helper holds one capability" 0000000000000004 "$(bed awk '$1 == "CapBnd:" { print $2 }' "/proc/$helper/status")"
 etcd_detail=$(fact '.checks.etcd | tostring')
 grep -q 'only root may read it\|may not open' <<<"$etcd_detail" && fail "the etcd check was refused a file: $etcd_detail"
+certificate_file() { fact ".checks.certificates.value.files[] | select(.path | endswith(\"$1\")) | $2"; }
+is "the certificates check reads a server's through the helper" known "$(certificate_file server/tls/client-admin.crt .certificates.state)"
+is "and an agent's, which is root's alone" known "$(certificate_file agent/serving-kubelet.crt .certificates.state)"
+is "and who signed them" "$tls/server-ca.crt" "$(certificate_file server/tls/client-admin.crt .issuer.value)"
+is "and the version, on which renewal hangs" v1.33.1-rke2r1 "$(fact '.checks.certificates.value.version.value')"
+for key in $tls/client-admin.key $tls/server-ca.key $tls/dynamic-cert.json $agent_tls/serving-kubelet.key; do
+    is "no key beside them: ${key##*/}" notAllowed "$(ask open $key)"
+done
 is "the etcd check finds RKE2 and reads its key through the helper" rke2 "$(fact '.checks.etcd.value.distribution // .checks.etcd.detail')"
 
 bed sh -c 'mkdir -p /disk2 /srv/pki && mv /var/lib/rancher/rke2 /disk2/rke2 && ln -s /disk2/rke2 /var/lib/rancher/rke2 &&

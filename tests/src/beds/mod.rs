@@ -2,3 +2,4 @@
 
 pub mod balancer;
 pub mod etcd;
+pub mod pki;
