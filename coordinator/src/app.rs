@@ -36,6 +36,8 @@ pub(crate) struct App {
     /// URL it is reached at.
     pub(crate) url: String,
     pub(crate) started_at: Timestamp,
+    /// When this database took the place of a lost one; those whom it does not know are told so.
+    pub(crate) begun_anew: Option<Timestamp>,
     pub(crate) stopping: AtomicBool,
     pub(crate) following: Mutex<()>,
 }

@@ -24,4 +24,4 @@ pub mod store;
 pub use api::openapi;
 pub use options::{DEFAULT_PORT, Options, StartError};
 pub use server::{BindError, Limits, Rate};
-pub use service::{Coordinator, ENDPOINT_FILE, OPERATOR_TOKEN_FILE, start, start_on};
+pub use service::{Coordinator, ENDPOINT_FILE, OPERATOR_TOKEN_FILE, refuse_lost_database, start, start_on};

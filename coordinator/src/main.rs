@@ -7,7 +7,10 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let arguments = cli::Arguments::parse();
+    let arguments = match cli::Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(answer) => return cli::usage(&answer),
+    };
     cli::logging::install(arguments.log_level());
     match cli::execute(arguments) {
         Ok(()) => ExitCode::SUCCESS,

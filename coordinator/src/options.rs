@@ -30,6 +30,8 @@ pub struct Options {
     pub silent_after_intervals: u32,
     /// How long transitions are kept.
     pub history: Duration,
+    /// Begin a new database where the old one is lost though its CA is there; refused otherwise.
+    pub begin_anew: bool,
     /// Limits on callers.
     pub limits: Limits,
 }
@@ -45,6 +47,7 @@ impl Default for Options {
             renewal_grace: days(45),
             silent_after_intervals: 3,
             history: days(90),
+            begin_anew: false,
             limits: Limits::default(),
         }
     }
@@ -69,6 +72,22 @@ pub enum StartError {
     /// The database cannot be opened, or another coordinator has the state folder.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// There is no database where one has been.
+    #[error(
+        "{} is {}, but {} shows that a coordinator has run here: the database is lost, or its disk is not mounted. \
+         Nothing was touched; nodes keep their certificates and what they have to report. Restore the database (a copy \
+         made by `outrider-coordinator backup` goes in its place) and start again. Only if there is no copy: \
+         `outrider-coordinator serve --begin-anew` once; every node is then unknown and must enrol with a new token",
+        path.display(), if *is_empty { "empty" } else { "missing" }, beside.display()
+    )]
+    DatabaseLost {
+        /// The database.
+        path: PathBuf,
+        /// It is there, without a byte in it.
+        is_empty: bool,
+        /// What shows that there was one.
+        beside: PathBuf,
+    },
     /// Opening the database ended early.
     #[error("opening the database was interrupted: {detail}")]
     Interrupted {

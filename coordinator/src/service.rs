@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use outrider_protocol::{CoordinatorView, Latch as NodeLatch, NodeView, Status, TokenRequest, TokenView};
+use outrider_protocol::{
+    CoordinatorView, Latch as NodeLatch, NodeView, Status, Timestamp, TokenRequest, TokenView,
+};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -25,13 +27,16 @@ use crate::names;
 use crate::options::{Options, StartError};
 use crate::pki::{Authority, Lifetimes, PkiError, files};
 use crate::server::{Gate, Server, accept, bind};
-use crate::store::sqlite::SqliteStore;
-use crate::store::{History, Store, list_all};
+use crate::store::sqlite::{FILE_NAME, SqliteStore};
+use crate::store::{Expect, History, Store, list_all};
 
 /// How long connections may take to end at shutdown.
 const DRAIN: Duration = Duration::from_secs(5);
 /// The first operator token, in the state folder.
 pub const OPERATOR_TOKEN_FILE: &str = "operator.token";
+
+/// Where it is remembered that a database took the place of a lost one.
+const BEGUN_ANEW_KEY: &str = "coordinator/begun-anew";
 
 /// The address of the coordinator that runs on the state folder, for tools on the same machine.
 pub const ENDPOINT_FILE: &str = "endpoint";
@@ -51,10 +56,52 @@ pub struct Coordinator {
 /// Starts a coordinator on the current runtime, with its database in the state folder; it answers when this returns.
 pub async fn start(options: Options) -> Result<Coordinator, StartError> {
     let listeners = listen(&options)?;
+    let is_lost = match refuse_lost_database(&options.state_dir) {
+        Ok(()) => false,
+        Err(_) if options.begin_anew => true,
+        Err(lost) => return Err(lost),
+    };
     let database = open_store(&options.state_dir).await?;
+    if is_lost {
+        begin_anew(&*database).await?;
+    }
     let mut coordinator = assemble(options, listeners, database.clone()).await?;
     coordinator.database = Some(database);
     Ok(coordinator)
+}
+
+/// Refuses a state folder whose CA is there and whose database is not: started on, it would silently be a coordinator
+/// that knows no node, and agents whose certificate nobody knows give it up. A first start writes the database before
+/// the CA, so that one that was cut short is not taken for a loss.
+pub fn refuse_lost_database(state_dir: &Path) -> Result<(), StartError> {
+    let path = state_dir.join(FILE_NAME);
+    let size = std::fs::metadata(&path).map(|metadata| metadata.len()).ok();
+    if size.is_some_and(|bytes| bytes > 0) {
+        return Ok(());
+    }
+    let marks = [state_dir.join("ca").join("ca.pem"), state_dir.join(OPERATOR_TOKEN_FILE)];
+    match marks.into_iter().find(|mark| mark.exists()) {
+        Some(beside) => Err(StartError::DatabaseLost { path, is_empty: size.is_some(), beside }),
+        None => Ok(()),
+    }
+}
+
+/// Remembers in a new database that it is not the first one, for those whom it does not know.
+async fn begin_anew(store: &dyn Store) -> Result<(), StartError> {
+    let at = Timestamp::from(std::time::SystemTime::now());
+    log::error!(
+        "the database was lost and a new one begins, as asked for: no node is known any more; each must enrol with a \
+         new token (`outrider token create`), and tokens made before open nothing"
+    );
+    store.put(BEGUN_ANEW_KEY, serde_json::json!({ "at": at }).to_string().into(), Expect::Any).await?;
+    Ok(())
+}
+
+/// When this database took the place of a lost one, if it did.
+async fn begun_anew(store: &dyn Store) -> Result<Option<Timestamp>, StartError> {
+    let entry = store.get(BEGUN_ANEW_KEY).await?;
+    let value: Option<serde_json::Value> = entry.and_then(|entry| serde_json::from_slice(&entry.value).ok());
+    Ok(value.and_then(|value| value.get("at")?.as_str()?.parse().ok()))
 }
 
 /// Starts a coordinator over another store than the embedded one; the state folder holds the CA and the first token.
@@ -105,6 +152,7 @@ async fn assemble<S: Store + History>(
     let operator_file = options.state_dir.join(OPERATOR_TOKEN_FILE);
     let operator_token = registrar.ensure_operator_token(&operator_file, now).await?.reveal();
 
+    let begun_anew = begun_anew(&*store).await?;
     load(&fleet, &*store, &*history, &registrar).await?;
     latches.clear(Latch::Fleet);
 
@@ -116,6 +164,7 @@ async fn assemble<S: Store + History>(
         stopping: AtomicBool::new(false),
         following: Mutex::default(),
         said: Default::default(),
+        begun_anew,
         connections: Arc::default(),
         fleet,
         store,
@@ -195,6 +244,15 @@ impl Coordinator {
         (ready, nodes.len())
     }
 
+    /// Forgets simulated nodes that were revoked, with all that is known of them but their transitions.
+    pub async fn forget_simulated(&self) -> Result<(), EnrolError> {
+        for uid in self.app.registrar.forget_simulated().await? {
+            self.app.fleet.forget(&uid);
+            self.app.store.delete(&format!("{STATES}{uid}"), Expect::Any).await?;
+        }
+        Ok(())
+    }
+
     /// Counts the turns of the main loop: a watchdog is fed while it grows.
     pub fn progress(&self) -> watch::Receiver<u64> {
         self.progress.clone()
@@ -203,6 +261,11 @@ impl Coordinator {
     /// Reads the CA's files again, after `outrider-coordinator ca` changed them.
     pub fn reload(&self) -> Result<(), PkiError> {
         self.app.authority.reload(self.app.clock().now())
+    }
+
+    /// Has what carries the CA's pin follow the CA, at once: the operator token's file.
+    pub async fn follow_authority(&self) -> Result<(), EnrolError> {
+        self.app.registrar.follow_authority(self.app.clock().now()).await
     }
 
     /// Stops accepting, answers held heartbeats, lets requests end (for at most five seconds), and writes what is not

@@ -124,7 +124,11 @@ async fn failures_have_one_shape() {
         (&operator, Method::GET, "/v1/nothing", 404, "NoSuchPath"),
         (&operator, Method::DELETE, "/v1/nodes", 405, "NoSuchMethod"),
         (&operator, Method::GET, "/v1/nodes?limit=0", 400, "InvalidLimit"),
-        (&operator, Method::GET, "/v1/nodes?limit=x", 400, "InvalidRequest"),
+        (&operator, Method::GET, "/v1/nodes?limit=x", 400, "InvalidParameter"),
+        (&operator, Method::GET, "/v1/nodes?selector=a", 400, "UnknownParameter"),
+        (&operator, Method::GET, "/v1/tokens?limit=1", 400, "UnknownParameter"),
+        (&stranger, Method::GET, "/v1/nodes?selector=a", 401, "Unauthenticated"),
+        (&operator, Method::DELETE, "/v1/ca/roots/1?force=yes", 400, "InvalidParameter"),
         (&operator, Method::GET, "/v1/nodes?labelSelector=a%20b", 400, "InvalidSelector"),
         (&operator, Method::GET, "/v1/nodes?continue=%21", 400, "InvalidContinue"),
         (&operator, Method::DELETE, "/v1/tokens/none", 401, "TokenUnknown"),
@@ -137,6 +141,47 @@ async fn failures_have_one_shape() {
             !body["message"].as_str().unwrap().is_empty() && !body["advice"].as_str().unwrap().is_empty()
         );
     }
+    bed.coordinator.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slip_in_what_an_operator_writes_is_named_and_changes_nothing() {
+    let bed = Bed::start().await;
+    let agent = bed.enrol("n1", "").await;
+    let operator = bed.operator();
+    let head = |kind: &str| json!({ "apiVersion": API_VERSION, "kind": kind });
+    let config = |spec: Value| {
+        let mut config = head("NodeConfig");
+        (config["generation"], config["spec"]) = (json!(0), spec);
+        config
+    };
+    let slips =
+        config(json!({ "heartbeatSecond": 5, "cluster": 7, "checks": { "etcd": { "interval": 60 } } }));
+    let (status, body) = operator.send(Method::PUT, "/v1/nodes/n1/config", &slips).await;
+    assert_eq!((status, &body["reason"]), (400, &json!("InvalidDocument")), "{body}");
+    for word in [
+        "spec.heartbeatSecond: is not known (did you mean heartbeatSeconds?)",
+        "spec.cluster: is the number 7; a text or null is expected",
+        "spec.checks.etcd.interval: is not known",
+        "enabled, intervalSeconds",
+    ] {
+        assert!(body["message"].as_str().unwrap().contains(word), "{word:?} is not in {body}");
+    }
+    let (_, kept) = operator.get("/v1/nodes/n1/config").await;
+    assert_eq!(kept["generation"], 0, "{kept}");
+    let good = config(json!({ "heartbeatSeconds": 5 }));
+    assert_eq!(operator.send(Method::PUT, "/v1/nodes/n1/config", &good).await.0, 200);
+
+    let mut token = head("TokenRequest");
+    (token["tokenKind"], token["expires"]) = (json!("once"), json!("24h"));
+    let (status, body) = operator.post("/v1/tokens", &token).await;
+    assert_eq!(status, 400, "{body}");
+    assert!(body["message"].as_str().unwrap().contains("expires: is not known"), "{body}");
+
+    // A newer agent may say more than this coordinator knows.
+    let mut report = serde_json::to_value(agent.report(vec![], None)).unwrap();
+    report["newerField"] = json!({ "a": 1 });
+    assert_eq!(agent.client.post("/v1/reports", &report).await.0, 200);
     bed.coordinator.shutdown().await;
 }
 
@@ -213,6 +258,9 @@ async fn roots_rotate_with_an_overlap() {
     let operator = bed.operator();
     let (status, root) = operator.post("/v1/ca/roots", &()).await;
     assert_eq!((status, &root["generation"]), (201, &json!(2)), "{root}");
+    // A tool that reads the operator token's file pins the new root from now on.
+    let file = std::fs::read_to_string(bed.folder.path().join("operator.token")).unwrap();
+    assert!(file.contains(root["checksum"].as_str().unwrap()), "the token's file still has the old pin");
 
     // Who knows the old root only still gets in; to retire it now would leave it out.
     assert_eq!(agent.client.post("/v1/reports", &agent.report(vec![], None)).await.0, 200);

@@ -133,6 +133,102 @@ fn a_backup_of_a_running_coordinator_starts_as_the_same_one() {
 }
 
 #[test]
+fn a_lost_database_is_not_begun_anew_unasked() {
+    let (state, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let state = state.path();
+    let service = Service::serve(state);
+    let copy = elsewhere.path().join("copy.db");
+    let token = succeed(state, &["token", "create"]);
+    succeed(state, &["backup", copy.to_str().unwrap()]);
+    service.stop();
+    for suffix in ["", "-wal", "-shm"] {
+        let _ = std::fs::remove_file(state.join(format!("coordinator.db{suffix}")));
+    }
+
+    let serve = ["serve", "--listen", "127.0.0.1:0"];
+    for is_empty in [false, true] {
+        if is_empty {
+            std::fs::write(state.join("coordinator.db"), "").unwrap();
+        }
+        for arguments in [&serve[..], &["token", "list"], &["backup", "/nowhere/copy"]] {
+            let refused = run(state, arguments);
+            let said = text(&refused.stderr);
+            assert_eq!(refused.status.code(), Some(66), "{arguments:?}: {said}");
+            for word in [if is_empty { "is empty" } else { "is missing" }, "ca.pem", "backup", "--begin-anew"]
+            {
+                assert!(said.contains(word), "{arguments:?}: {word:?} is not in {said}");
+            }
+        }
+        let size = std::fs::metadata(state.join("coordinator.db")).map(|m| m.len()).ok();
+        assert_eq!(size, is_empty.then_some(0), "it was touched");
+    }
+
+    // The copy makes all well.
+    std::fs::copy(&copy, state.join("coordinator.db")).unwrap();
+    let id = token.split_once("::").unwrap().1.split(':').next().unwrap();
+    assert!(succeed(state, &["token", "list"]).contains(id));
+
+    // Without one, it is begun anew where that is asked for, and said; the next start needs no word.
+    std::fs::remove_file(state.join("coordinator.db")).unwrap();
+    for suffix in ["-wal", "-shm"] {
+        let _ = std::fs::remove_file(state.join(format!("coordinator.db{suffix}")));
+    }
+    let mut command = Command::new(PROGRAM);
+    command.args(serve).arg("--begin-anew").arg("--state-dir").arg(state);
+    let log = Service::start(state, command).stop();
+    assert!(log.contains("no node is known any more"), "{log}");
+    Service::serve(state).stop();
+    assert!(!succeed(state, &["token", "list"]).contains(id));
+}
+
+#[test]
+fn a_second_one_on_the_same_folder_is_to_be_tried_again() {
+    let state = tempfile::tempdir().unwrap();
+    let service = Service::serve(state.path());
+    let second = run(state.path(), &["serve", "--listen", "127.0.0.1:0"]);
+    let said = text(&second.stderr);
+    assert_eq!(second.status.code(), Some(75), "{said}");
+    assert!(said.contains("another coordinator") && said.contains(&service.child.id().to_string()), "{said}");
+    // Two processes never write one database: the tools beside it ask the one that runs.
+    succeed(
+        state.path(),
+        &["token", "create", "--pool", "--name-pattern", "pool1-*", "--rate-per-hour", "3"],
+    );
+    let listed = succeed(state.path(), &["token", "list"]);
+    assert!(listed.contains("pool ") && listed.contains("pool1-*"), "{listed}");
+    service.stop();
+    let wrong = run(state.path(), &["token", "create", "--kind", "pool"]);
+    assert_eq!(wrong.status.code(), Some(64), "{}", text(&wrong.stderr));
+}
+
+#[test]
+fn an_operator_token_that_others_may_read_is_said_and_follows_the_ca() {
+    use std::os::unix::fs::PermissionsExt;
+    let state = tempfile::tempdir().unwrap();
+    let state = state.path();
+    let log = Service::serve(state).stop();
+    assert!(!log.contains("chmod"), "{log}");
+    let file = state.join("operator.token");
+    let before = std::fs::read_to_string(&file).unwrap();
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o644)).unwrap();
+    let service = Service::serve(state);
+    // The token still opens the API, and the file follows a rotation while the service runs and while it does not.
+    succeed(state, &["ca", "rotate"]);
+    let followed = std::fs::read_to_string(&file).unwrap();
+    assert_ne!(followed, before);
+    assert_eq!(followed.split_once("::").unwrap().1, before.split_once("::").unwrap().1);
+    let log = service.stop();
+    for word in ["operator.token has mode 0644", "chmod 600", "remove the file"] {
+        assert!(log.contains(word), "{word:?} is not in {log}");
+    }
+    succeed(state, &["ca", "retire", "1"]);
+    let shown = succeed(state, &["ca", "rotate"]);
+    let last = std::fs::read_to_string(&file).unwrap();
+    let active = shown.lines().find(|line| line.contains(" active ")).unwrap();
+    assert!(last != followed && active.contains(&last["OR1".len()..][..64]), "{shown}\n{last}");
+}
+
+#[test]
 fn a_wrong_folder_is_named_and_not_made() {
     let state = tempfile::tempdir().unwrap();
     let wrong = state.path().join("typo");

@@ -121,6 +121,7 @@ async fn reports_are_refused_with_the_reason() {
     let twice = one.state(vec![ready(), ready()]);
     let (status, reason, body) = post(&one.report(vec![], Some(twice))).await;
     assert_eq!((status, &*reason), (400, "InvalidReport"), "{body}");
+    assert_eq!(body["permanent"], true, "an agent must not send it for ever: {body}");
 
     let mut wrong = one.report(vec![], None);
     wrong.meta.kind = "Heartbeat".to_owned();
@@ -327,5 +328,58 @@ async fn quorum_is_judged_from_all_members_reports() {
         .map(|c| c["reason"].as_str().unwrap())
         .collect();
     assert!(steps.starts_with(&["EtcdQuorumMet"]) && steps.ends_with(&["EtcdQuorumLost"]), "{steps:?}");
+    bed.coordinator.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operator_moves_a_node_to_another_cluster_and_the_node_does_not() {
+    let bed = Bed::start().await;
+    let mut agent = bed.enrol("n1", "one").await;
+    let operator = bed.operator();
+    let say = async |agent: &Agent| {
+        let report = agent.report(vec![], Some(agent.state(vec![ready()])));
+        assert_eq!(agent.client.post("/v1/reports", &report).await.0, 200);
+        operator.get("/v1/nodes/n1").await.1
+    };
+    let clusters = async || {
+        let (_, list) = operator.get("/v1/clusters").await;
+        let of = |c: &serde_json::Value| format!("{}={}", c["name"].as_str().unwrap(), c["nodes"]);
+        list["items"].as_array().unwrap().iter().map(of).collect::<Vec<_>>()
+    };
+    let node = say(&agent).await;
+    assert_eq!((&node["cluster"], node.get("reportedCluster")), (&json!("one"), None), "{node}");
+
+    // A node that names another cluster is heard, shown, and counted where it was: it speaks only for itself.
+    agent.cluster = "two".to_owned();
+    let node = say(&agent).await;
+    assert_eq!((&node["cluster"], &node["reportedCluster"]), (&json!("one"), &json!("two")), "{node}");
+    assert_eq!(clusters().await, ["one=[\"n1\"]"]);
+    let free = bed.enrol("n2", "").await;
+    let mut report = free.report(vec![], None);
+    report.node.cluster = "one".to_owned();
+    assert_eq!(free.client.post("/v1/reports", &report).await.0, 200);
+    assert_eq!(clusters().await, ["one=[\"n1\"]"], "a node without a cluster joins none by its own word");
+
+    // What an operator desires counts at once, and over a restart.
+    let desire = async |generation: u64, cluster: serde_json::Value| {
+        let spec = json!({ "cluster": cluster });
+        let meta = TypeMeta::new("NodeConfig");
+        let config = json!({ "apiVersion": meta.api_version, "kind": meta.kind, "generation": generation, "spec": spec });
+        let (status, body) = operator.send(Method::PUT, "/v1/nodes/n1/config", &config).await;
+        assert_eq!(status, 200, "{body}");
+    };
+    desire(0, json!("two")).await;
+    assert_eq!(clusters().await, ["two=[\"n1\"]"]);
+    let node = say(&agent).await;
+    assert_eq!((&node["cluster"], node.get("reportedCluster")), (&json!("two"), None), "{node}");
+    desire(1, json!("")).await;
+    assert_eq!(clusters().await, Vec::<String>::new(), "managed and empty: in none");
+    desire(2, json!(null)).await;
+    assert_eq!(clusters().await, ["one=[\"n1\"]"], "unmanaged: as it was admitted");
+    desire(3, json!("two")).await;
+    drop(operator);
+    let bed = bed.restart(|_| {}).await;
+    let (_, node) = bed.operator().get("/v1/nodes/n1").await;
+    assert_eq!(node["cluster"], "two", "{node}");
     bed.coordinator.shutdown().await;
 }

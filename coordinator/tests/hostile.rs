@@ -86,6 +86,42 @@ async fn too_much_is_answered_with_the_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_is_only_announced_is_refused_at_once() {
+    // Were the body waited for, nothing would come within the patience of this test.
+    let bed = Bed::with(|o| o.limits.body_time = 10 * PATIENCE).await;
+    let agent = bed.enrol("good", "").await;
+    let (operator, stranger) = (bed.operator(), bed.stranger());
+    let bearer = format!("Authorization: Bearer {}\r\n", bed.coordinator.operator_token());
+    for (client, path, more, advice) in [
+        (&stranger, "/v1/enroll", "", "certificate request"),
+        (&agent.client, "/v1/reports", "", "fewer transitions"),
+        (&agent.client, "/v1/heartbeat", "", "goes into a report"),
+        (&operator, "/v1/tokens", bearer.as_str(), "one document"),
+    ] {
+        let mut stream = client.connect().await.unwrap();
+        let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\n{more}Content-Length: 50000000\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let answer = read_all(&mut stream).await;
+        assert!(answer.starts_with("HTTP/1.1 413") && answer.contains("50000000 bytes"), "{path}: {answer}");
+        assert!(answer.contains("connection: close") && answer.contains(advice), "{path}: {answer}");
+        assert_eq!(answer.contains("transitions"), path == "/v1/reports", "{path}: {answer}");
+        assert_eq!(answer.matches("HTTP/1.1").count(), 1, "{path}: {answer}");
+    }
+    // A body sent after the answer is no request of its own.
+    let mut late = agent.client.connect().await.unwrap();
+    late.write_all(b"POST /v1/heartbeat HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\n").await.unwrap();
+    let mut begun = [0; 12];
+    late.read_exact(&mut begun).await.unwrap();
+    assert_eq!(&begun, b"HTTP/1.1 413");
+    let _ = late
+        .write_all(format!("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n{}", " ".repeat(4990)).as_bytes())
+        .await;
+    let rest = read_all(&mut late).await;
+    assert!(!rest.contains("HTTP/1.1") && rest.contains("TooLarge"), "{rest}");
+    bed.coordinator.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_cut_short_or_garbage_is_said() {
     let bed = Bed::start().await;
     let agent = bed.enrol("good", "").await;

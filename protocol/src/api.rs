@@ -37,6 +37,10 @@ pub struct NodeView {
     /// Cluster; empty when none.
     #[serde(default)]
     pub cluster: String,
+    /// Cluster the node itself says, where it is another: only an operator moves a node (`spec.cluster` of its
+    /// configuration).
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reported_cluster: String,
     /// Profile.
     pub profile: Profile,
     /// Played by `outrider up --simulate`.
@@ -190,6 +194,20 @@ pub struct TokenRequest {
     /// Cluster its nodes are shown under.
     #[serde(default)]
     pub cluster: String,
+}
+
+/// `PATCH /v1/nodes/NAME/labels` (`kind: NodeLabels`): changes to labels; what is not named stays.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeLabels {
+    /// `apiVersion` and `kind: NodeLabels`.
+    #[serde(flatten)]
+    pub meta: TypeMeta,
+    /// Value by key; null removes the label.
+    pub labels: BTreeMap<String, Option<String>>,
+    /// Whether a label that has another value is changed; without it, that is refused.
+    #[serde(default)]
+    pub overwrite: bool,
 }
 
 /// A stored transition of a node (`kind: Event`): history and server-sent events.

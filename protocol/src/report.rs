@@ -257,6 +257,9 @@ pub struct ApiError {
     /// What to do.
     #[serde(default)]
     pub advice: String,
+    /// Sent again as it is, it will be refused again: the sender must change it or leave it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub permanent: bool,
 }
 
 impl ApiError {
@@ -268,6 +271,7 @@ impl ApiError {
             reason: reason.to_owned(),
             message: message.into(),
             advice: advice.into(),
+            permanent: false,
         }
     }
 }

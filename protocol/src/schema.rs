@@ -31,6 +31,7 @@ pub fn documents() -> Vec<NamedSchema> {
         of::<crate::Fleet>("Fleet"),
         of::<crate::TokenView>("Token"),
         of::<crate::TokenRequest>("TokenRequest"),
+        of::<crate::NodeLabels>("NodeLabels"),
         of::<crate::EventView>("Event"),
         of::<crate::RootView>("Root"),
     ]

@@ -48,6 +48,7 @@ const KINDS: &[(&str, RoundTrip)] = &[
     ("Fleet", round_trip::<p::Fleet>),
     ("Token", round_trip::<p::TokenView>),
     ("TokenRequest", round_trip::<p::TokenRequest>),
+    ("NodeLabels", round_trip::<p::NodeLabels>),
     ("Event", round_trip::<p::EventView>),
     ("Root", round_trip::<p::RootView>),
 ];

@@ -11,6 +11,7 @@ use http::{HeaderValue, StatusCode, header};
 use http_body::Body;
 use outrider_protocol::{EnrollRequest, EnrollResponse, NodeReport, RenewRequest, ReportAck};
 
+use super::body::Bounds;
 use super::error::{Answer, Failure};
 use super::heartbeat::{Beat, HeldAnswer};
 use super::{body, heartbeat as beats, node_of, node_pace, report as reports};
@@ -34,7 +35,13 @@ impl From<EnrolError> for Failure {
 /// A token and a certificate request in, a certificate out.
 pub(super) async fn enroll(State(app): State<Arc<App>>, request: Request) -> Answer<Response> {
     let (parts, content) = request.into_parts();
-    let bytes = body::read(&parts.headers, content, ENROLL_BYTES, app.limits.body_time).await?;
+    let bounds = Bounds {
+        bytes: ENROLL_BYTES,
+        time: app.limits.body_time,
+        if_larger: "An enrolment is a token and a certificate request, a few KiB together: look at what is sent here. \
+                    Nobody was enrolled.",
+    };
+    let bytes = body::read(&parts.headers, content, bounds).await?;
     let request: EnrollRequest = body::document("EnrollRequest", &bytes)?;
     let response = app.registrar.enroll(&request, app.clock().now()).await?;
     app.follow(&response.node_uid);
@@ -49,8 +56,13 @@ pub(super) async fn renew(
     request: Request,
 ) -> Answer<Json<EnrollResponse>> {
     let (parts, content) = request.into_parts();
-    let peer = node_of(&connection, &parts.headers)?;
-    let bytes = body::read(&parts.headers, content, app.limits.body_bytes, app.limits.body_time).await?;
+    let peer = node_of(&app, &connection, &parts.headers)?;
+    let bounds = Bounds {
+        bytes: app.limits.body_bytes,
+        time: app.limits.body_time,
+        if_larger: "A renewal is one certificate request, a few KiB: look at what is sent here. Nothing was renewed.",
+    };
+    let bytes = body::read(&parts.headers, content, bounds).await?;
     let request: RenewRequest = body::document("RenewRequest", &bytes)?;
     Ok(Json(app.registrar.renew(&peer.certificate, &request, app.clock().now()).await?))
 }
@@ -62,8 +74,13 @@ pub(super) async fn report(
     request: Request,
 ) -> Answer<Json<ReportAck>> {
     let (parts, content) = request.into_parts();
-    let peer = node_of(&connection, &parts.headers)?;
-    let bytes = body::read(&parts.headers, content, app.limits.report_bytes, app.limits.body_time).await?;
+    let peer = node_of(&app, &connection, &parts.headers)?;
+    let bounds = Bounds {
+        bytes: app.limits.report_bytes,
+        time: app.limits.body_time,
+        if_larger: "Send fewer transitions a report; nothing of it was stored.",
+    };
+    let bytes = body::read(&parts.headers, content, bounds).await?;
     let report: NodeReport = body::document("NodeReport", &bytes)?;
     drop(bytes);
     app.sight(
@@ -91,14 +108,19 @@ pub(super) async fn hear<B>(
     request: http::Request<B>,
 ) -> Answer<HeldAnswer>
 where
-    B: Body<Data = Bytes> + Unpin,
+    B: Body<Data = Bytes> + Unpin + Send + 'static,
     B::Error: std::fmt::Display,
 {
     let (parts, content) = request.into_parts();
-    let peer = node_of(connection, &parts.headers)?;
+    let peer = node_of(app, connection, &parts.headers)?;
     node_pace(app, peer)?;
     peer.check(app)?;
-    let bytes = body::read(&parts.headers, content, beats::MAX_BYTES, app.limits.body_time).await?;
+    let bounds = Bounds {
+        bytes: beats::MAX_BYTES,
+        time: app.limits.body_time,
+        if_larger: "A heartbeat is a few hundred bytes: what a node has to say goes into a report.",
+    };
+    let bytes = body::read(&parts.headers, content, bounds).await?;
     beats::hear(app, peer, connection, &Beat::read(&bytes)?)
 }
 

@@ -45,6 +45,7 @@ pub(super) async fn rotate(State(app): State<Arc<App>>) -> Answer<(StatusCode, J
     let now = app.clock().now();
     let root = blocking(move || authority.rotate(now)).await?;
     log::warn!("root {} issues from now on; CA {}", root.generation, root.pin);
+    follow(&app).await;
     Ok((StatusCode::CREATED, Json(view(&app, &root))))
 }
 
@@ -81,7 +82,16 @@ pub(super) async fn retire(
     let now = app.clock().now();
     blocking(move || authority.retire(generation, now)).await?;
     log::warn!("root {generation} is no longer trusted");
+    follow(&app).await;
     Ok(Json(roots(&app)))
+}
+
+/// What carries the pin follows at once. The CA has changed whether that works or not, so a failure is only said; the
+/// registry is tended every hour and tries again.
+async fn follow(app: &App) {
+    if let Err(error) = app.registrar.follow_authority(app.clock().now()).await {
+        log::warn!("the operator token's file could not follow the CA yet: {error}");
+    }
 }
 
 /// Files are written: not on a thread that serves.

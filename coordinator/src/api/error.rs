@@ -51,6 +51,12 @@ impl Failure {
         self
     }
 
+    /// Says that the same would be refused again.
+    pub(crate) fn permanent(mut self) -> Self {
+        self.error.permanent = true;
+        self
+    }
+
     /// Ends the connection after the answer.
     pub(crate) fn closing(mut self) -> Self {
         self.close = true;

@@ -11,12 +11,15 @@ pub(crate) mod error;
 mod events;
 mod health;
 mod heartbeat;
+mod labels;
 mod nodes;
 mod openapi;
 mod operators;
+mod query;
 mod report;
 mod routes;
 mod selector;
+mod strict;
 mod watch;
 
 use std::sync::Arc;
@@ -27,7 +30,7 @@ use axum::extract::Request;
 use axum::extract::State;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, delete, get, post, put};
+use axum::routing::{MethodRouter, delete, get, patch, post, put};
 use bytes::Bytes;
 use http::{Method, StatusCode, Version, header};
 use outrider_protocol::ReportAck;
@@ -70,6 +73,7 @@ fn handler(route: Route) -> MethodRouter<Arc<App>> {
         Route::ListNodeEvents => get(events::list_of_node),
         Route::GetNodeConfig => get(nodes::config),
         Route::PutNodeConfig => put(operators::configure),
+        Route::PatchNodeLabels => patch(labels::change),
         Route::ListClusters => get(nodes::clusters),
         Route::GetCluster => get(nodes::cluster),
         Route::ListEvents => get(events::list),
@@ -189,11 +193,12 @@ fn admit(app: &App, endpoint: &Endpoint, request: &Request) -> Answer<()> {
             .map_err(|wait| too_many("this address", wait))?,
     }
     match endpoint.access {
-        Access::Open => Ok(()),
-        Access::Operator => operators::check(app, request.headers()),
-        Access::Node => node_of(connection, request.headers())?.check(app),
-        Access::NodeEvenExpired => node_of(connection, request.headers())?.check_standing(app),
+        Access::Open => {}
+        Access::Operator => operators::check(app, request.headers())?,
+        Access::Node => node_of(app, connection, request.headers())?.check(app)?,
+        Access::NodeEvenExpired => node_of(app, connection, request.headers())?.check_standing(app)?,
     }
+    query::check(endpoint, request.uri())
 }
 
 /// Counts a request of a node against its rate.
@@ -213,14 +218,28 @@ fn too_many(who: &str, wait: std::time::Duration) -> Failure {
 }
 
 /// The node whose certificate the connection showed; without one, what most likely became of it.
-pub(crate) fn node_of<'a>(connection: &'a Connection, headers: &http::HeaderMap) -> Answer<&'a Peer> {
+pub(crate) fn node_of<'a>(
+    app: &App,
+    connection: &'a Connection,
+    headers: &http::HeaderMap,
+) -> Answer<&'a Peer> {
     let (reason, message, advice) = match &connection.caller {
         Caller::Node(peer) => return Ok(peer),
-        Caller::Unknown(uid) => (
-            "NodeUnknown",
-            format!("the certificate is of node {uid}, which is not known here"),
-            "Enrol the machine anew with a token.",
-        ),
+        Caller::Unknown(uid) => match app.begun_anew {
+            Some(at) => (
+                "NodeUnknown",
+                format!(
+                    "the certificate is of node {uid}, which is not known here: this coordinator lost its database and \
+                     began a new one at {at}"
+                ),
+                "Enrol the machine anew with a token, or restore the coordinator's database from a backup.",
+            ),
+            None => (
+                "NodeUnknown",
+                format!("the certificate is of node {uid}, which is not known here"),
+                "Enrol the machine anew with a token.",
+            ),
+        },
         Caller::Stranger => match ["x-forwarded-for", "x-forwarded-proto", "forwarded", "via"]
             .into_iter()
             .find(|name| headers.contains_key(*name))

@@ -92,7 +92,20 @@ fn decode_continue(token: &str) -> Answer<String> {
     })
 }
 
-/// Labels of people go before what the node is by itself.
+/// What selectors know of a node besides its labels.
+pub(super) const BY_ITSELF: [&str; 9] = [
+    "cluster",
+    "profile",
+    "ready",
+    "enrolment",
+    "simulated",
+    "zone",
+    "region",
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+];
+
+/// Labels of people go before what the node is by itself, of which [`BY_ITSELF`] has the words.
 fn selects(selector: &Selector, view: &NodeView) -> bool {
     selector.selects(|key| {
         if let Some(value) = view.labels.get(key) {
@@ -151,12 +164,17 @@ pub(super) async fn config(
 }
 
 /// Reads the body of an operator's request as a document of `kind`.
-pub(super) async fn document<T: serde::de::DeserializeOwned>(
+pub(super) async fn document<T: serde::de::DeserializeOwned + schemars::JsonSchema>(
     app: &App,
     kind: &str,
     request: Request,
 ) -> Answer<T> {
     let (parts, body) = request.into_parts();
-    let bytes = super::body::read(&parts.headers, body, app.limits.body_bytes, app.limits.body_time).await?;
-    super::body::document(kind, &bytes)
+    let bounds = super::body::Bounds {
+        bytes: app.limits.body_bytes,
+        time: app.limits.body_time,
+        if_larger: "Send one document of the kind this endpoint takes, and nothing else; nothing was changed.",
+    };
+    let bytes = super::body::read(&parts.headers, body, bounds).await?;
+    super::body::written(kind, &bytes)
 }

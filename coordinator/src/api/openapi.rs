@@ -3,7 +3,7 @@
 use http::header;
 use outrider_protocol::{
     ApiError, ClusterView, CoordinatorView, EnrollRequest, EnrollResponse, EventView, Heartbeat, List,
-    NodeConfig, NodeReport, NodeView, RenewRequest, ReportAck, RootView, TokenRequest, TokenView,
+    NodeConfig, NodeLabels, NodeReport, NodeView, RenewRequest, ReportAck, RootView, TokenRequest, TokenView,
 };
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -126,6 +126,7 @@ fn schema(name: &str, schemas: &mut SchemaGenerator) -> Option<Schema> {
         "RootView" => reference::<RootView>,
         "RootList" => reference::<List<RootView>>,
         "NodeConfig" => reference::<NodeConfig>,
+        "NodeLabels" => reference::<NodeLabels>,
         _ => return None,
     };
     Some(of(schemas))

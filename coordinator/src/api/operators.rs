@@ -11,6 +11,7 @@ use outrider_protocol::{
 
 use super::error::{Answer, Failure};
 use super::nodes::{document, find};
+use super::strict::meant;
 use crate::app::App;
 use crate::enrol::EnrolError;
 
@@ -75,7 +76,8 @@ fn valid(spec: &NodeConfigSpec) -> Result<(), String> {
     for (name, check) in spec.checks.iter().flatten() {
         if let Check::Other(_) = Check::from(name.as_str()) {
             let known: Vec<&str> = Check::ALL.iter().map(Check::as_str).collect();
-            return Err(format!("spec.checks has no check {name:?}; there are {}", known.join(", ")));
+            let meant = meant(name, &known);
+            return Err(format!("spec.checks has no check {name:?}{meant}; there are {}", known.join(", ")));
         }
         within(&format!("spec.checks.{name}.intervalSeconds"), check.interval_seconds, 86_400)?;
     }

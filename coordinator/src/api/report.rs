@@ -90,7 +90,12 @@ fn speaks_for_itself(node: &Node, report: &NodeReport) -> Answer<String> {
 
 fn validate(report: &NodeReport) -> Answer<()> {
     let invalid = |problem: String| {
-        Failure::bad_request("InvalidReport", problem, "Correct the report; nothing of it was stored.")
+        Failure::bad_request(
+            "InvalidReport",
+            problem,
+            "Correct what is named or leave it out: sent again as it is, it is refused again. Nothing was stored.",
+        )
+        .permanent()
     };
     if report.transitions.len() > MAX_TRANSITIONS {
         return Err(Failure::new(

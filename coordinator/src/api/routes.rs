@@ -134,6 +134,10 @@ endpoints! {
     PutNodeConfig = PUT "/v1/nodes/{name}/config", Operator, [], Json("NodeConfig") => [
         (200, Json("NodeConfig"), "What is desired now.")
     ];
+    /// Sets and removes labels of one node.
+    PatchNodeLabels = PATCH "/v1/nodes/{name}/labels", Operator, [], Json("NodeLabels") => [
+        (200, Json("NodeView"), "The node.")
+    ];
     /// Clusters by name.
     ListClusters = GET "/v1/clusters", Operator, [], Empty => [(200, Json("ClusterList"), "Every cluster.")];
     /// One cluster.

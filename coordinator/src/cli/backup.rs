@@ -11,6 +11,8 @@ use super::BackupArgs;
 
 /// Copies a state folder, in use or not.
 pub(super) async fn run(args: &BackupArgs, state_dir: &Path) -> anyhow::Result<()> {
+    // A copy of nothing must not take the place of the copy that is needed.
+    outrider_coordinator::refuse_lost_database(state_dir)?;
     let from = state_dir.join(FILE_NAME);
     anyhow::ensure!(from.exists(), "{} holds no coordinator; give --state-dir", state_dir.display());
     let (database, to) = (from.clone(), args.file.clone());

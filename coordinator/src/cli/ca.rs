@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::bail;
+use outrider_coordinator::OPERATOR_TOKEN_FILE;
 use outrider_protocol::{List, RootView, TypeMeta};
 
 use super::CaCommand;
@@ -18,8 +19,14 @@ pub(super) async fn run(command: CaCommand, state_dir: &Path) -> anyhow::Result<
         return Ok(std::io::stdout().lock().write_all(&bundle)?);
     }
     let reach = Reach::find(state_dir).await?;
-    let done = act(command, &reach).await;
+    let mut done = act(command, &reach).await;
     if let Reach::Stopped(offline) = reach {
+        // A running coordinator has its token's file follow by itself.
+        let file = state_dir.join(OPERATOR_TOKEN_FILE);
+        if done.is_ok() && file.exists() {
+            let followed = offline.registrar.ensure_operator_token(&file, now()).await;
+            done = followed.map(drop).map_err(Into::into);
+        }
         offline.close().await;
     }
     done

@@ -1,8 +1,7 @@
 //! The command line of `outrider-coordinator`: `serve`, `token`, `ca`, `backup`.
 //!
 //! `token` and `ca` speak to the coordinator that runs on the state folder, or, when none does, work on the folder
-//! themselves. Exit codes follow sysexits: 64 usage, 69 not reachable, 70 inside Outrider, 73 cannot create, 75 try
-//! again later.
+//! themselves. Exit codes follow sysexits, as the agent's do ([`EXIT_CODES`]).
 
 mod api_client;
 mod backup;
@@ -20,8 +19,21 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
+use outrider_coordinator::store::sqlite::OpenError;
 use outrider_coordinator::{BindError, StartError};
 
+/// What the exit codes say.
+const EXIT_CODES: &str = "\
+Exit codes:
+  64  called wrongly
+  66  the database is missing or empty where a coordinator has run; nothing was touched
+  69  a coordinator runs on the state folder and cannot be asked
+  70  a failure inside, or a state folder that cannot be used as it is
+  73  a file cannot be made or written
+  75  the address or the state folder is in use by another process: try again when it has ended";
+
+const EX_USAGE: u8 = 64;
+const EX_NOINPUT: u8 = 66;
 const EX_UNAVAILABLE: u8 = 69;
 const EX_SOFTWARE: u8 = 70;
 const EX_CANTCREAT: u8 = 73;
@@ -29,7 +41,7 @@ const EX_TEMPFAIL: u8 = 75;
 
 /// The coordinator of Outrider: takes reports, judges the fleet, answers people.
 #[derive(Debug, Parser)]
-#[command(name = "outrider-coordinator", version, max_term_width = 100)]
+#[command(name = "outrider-coordinator", version, max_term_width = 100, after_help = EXIT_CODES)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -79,6 +91,9 @@ struct ServeArgs {
     /// How long transitions are kept.
     #[arg(long, value_name = "DURATION", default_value = "90d", value_parser = duration)]
     history: Duration,
+    /// Begin a new database where the old one is lost though its CA is there: every node must enrol anew.
+    #[arg(long)]
+    begin_anew: bool,
     /// A node not heard for so many of its heartbeat intervals is silent.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     silent_after: u32,
@@ -89,7 +104,7 @@ struct ServeArgs {
 
 #[derive(Debug, Subcommand)]
 enum TokenCommand {
-    /// Make a token and print it; its secret is shown only now.
+    /// Make a token that lets machines ask to be nodes; it is shown this once.
     Create(CreateArgs),
     /// List tokens without their secrets.
     List {
@@ -97,29 +112,30 @@ enum TokenCommand {
         #[arg(short, long, default_value = "table", value_parser = ["table", "json"])]
         output: String,
     },
-    /// Revoke a token; nodes it admitted stay.
+    /// End tokens at once; nodes already enrolled stay.
     Revoke {
-        /// Id of the token: the part between "::" and ":".
-        id: String,
+        /// Public parts of the tokens, as `token list` shows them.
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
     },
 }
 
 #[derive(Debug, Args)]
 struct CreateArgs {
-    /// `once` for a number of machines soon, `pool` for as long as a node pool lives.
-    #[arg(long, default_value = "once", value_parser = ["once", "pool"])]
-    kind: String,
-    /// How long it lives [default: once 24h, pool without end].
+    /// Live as long as a node pool, so that a replacement machine months later still joins.
+    #[arg(long)]
+    pool: bool,
+    /// Life of the token, such as 24h or 90d [default: 24h; with --pool, no end].
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     ttl: Option<Duration>,
-    /// How many nodes it may admit [default: once 1, pool any number].
+    /// Nodes it admits [default: 1; with --pool, no limit].
     #[arg(long, value_name = "N")]
     uses: Option<u32>,
-    /// Node names it is for, such as 'pool1-*'.
+    /// Node names it may be used for, as a glob such as 'pool1-*'.
     #[arg(long, value_name = "GLOB", default_value = "")]
     name_pattern: String,
-    /// Nodes an hour that a pool token admits by name alone; others wait for approval.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    /// New nodes an hour that the pattern admits without approval; 0 means that each waits for `outrider approve`.
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "name_pattern")]
     rate_per_hour: u32,
     /// Cluster its nodes are shown under.
     #[arg(long, value_name = "NAME", default_value = "")]
@@ -180,17 +196,29 @@ pub(crate) fn execute(arguments: Arguments) -> anyhow::Result<()> {
     })
 }
 
+/// Prints help or what is wrong with the command line; the exit code.
+pub(crate) fn usage(answer: &clap::Error) -> ExitCode {
+    // Nobody is left to be told of a closed terminal.
+    let _ = answer.print();
+    if answer.use_stderr() { ExitCode::from(EX_USAGE) } else { ExitCode::SUCCESS }
+}
+
 /// The exit code of a failure.
 pub(crate) fn exit_code_of(error: &anyhow::Error) -> ExitCode {
-    let code = if let Some(StartError::Bind(BindError::InUse { .. })) = error.downcast_ref() {
-        EX_TEMPFAIL
-    } else if error.is::<reach::NotReachable>() {
-        EX_UNAVAILABLE
-    } else if error.chain().any(|cause| cause.is::<io::Error>()) {
-        EX_CANTCREAT
-    } else {
-        EX_SOFTWARE
-    };
+    let code =
+        if let Some(StartError::Bind(BindError::InUse { .. }) | StartError::Open(OpenError::InUse { .. })) =
+            error.downcast_ref()
+        {
+            EX_TEMPFAIL
+        } else if let Some(StartError::DatabaseLost { .. }) = error.downcast_ref() {
+            EX_NOINPUT
+        } else if error.is::<reach::NotReachable>() {
+            EX_UNAVAILABLE
+        } else if error.chain().any(|cause| cause.is::<io::Error>()) {
+            EX_CANTCREAT
+        } else {
+            EX_SOFTWARE
+        };
     ExitCode::from(code)
 }
 

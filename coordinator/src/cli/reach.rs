@@ -37,6 +37,7 @@ pub(super) struct NotReachable {
 impl Reach {
     /// The coordinator of `state_dir`.
     pub(super) async fn find(state_dir: &Path) -> anyhow::Result<Self> {
+        outrider_coordinator::refuse_lost_database(state_dir)?;
         // Opening makes what is not there: right for `serve`, and a mistyped folder elsewhere.
         if !state_dir.join(outrider_coordinator::store::sqlite::FILE_NAME).exists() {
             anyhow::bail!(

@@ -28,6 +28,7 @@ pub(super) async fn run(args: ServeArgs, state_dir: PathBuf) -> anyhow::Result<(
         renewal_grace: args.renewal_grace,
         silent_after_intervals: args.silent_after,
         history: args.history,
+        begin_anew: args.begin_anew,
         limits: Limits { connections: args.max_connections, ..Limits::default() },
     };
     let coordinator = start(options).await?;
@@ -63,7 +64,12 @@ async fn watch_over(coordinator: &Coordinator, signals: &mut Signals) {
                 }
             }
             _ = signals.hangup.recv() => match coordinator.reload() {
-                Ok(()) => log::info!("the certificate authority was read again"),
+                Ok(()) => {
+                    log::info!("the certificate authority was read again");
+                    if let Err(error) = coordinator.follow_authority().await {
+                        log::warn!("the operator token's file could not follow the CA yet: {error}");
+                    }
+                }
                 Err(error) => log::error!("the certificate authority could not be read again: {error}"),
             },
             _ = signals.terminate.recv() => return,

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use outrider_protocol::{List, Timestamp, TokenRequest, TokenView, TypeMeta};
+use outrider_protocol::{List, Timestamp, TokenKind, TokenRequest, TokenView, TypeMeta};
 
 use super::reach::{Reach, now};
 use super::{CreateArgs, TokenCommand};
@@ -48,12 +48,14 @@ async fn act(command: TokenCommand, reach: &Reach) -> anyhow::Result<()> {
                 _ => table(&mut out, &tokens, now())?,
             }
         }
-        TokenCommand::Revoke { id } => {
-            let token = match reach {
-                Reach::Running(api) => api.delete::<TokenView>(&format!("/v1/tokens/{id}")).await?,
-                Reach::Stopped(offline) => offline.registrar.revoke_token(&id, now()).await?,
-            };
-            writeln!(out, "token {} is revoked; nodes it admitted stay", token.id)?;
+        TokenCommand::Revoke { ids } => {
+            for id in ids {
+                let token = match reach {
+                    Reach::Running(api) => api.delete::<TokenView>(&format!("/v1/tokens/{id}")).await?,
+                    Reach::Stopped(offline) => offline.registrar.revoke_token(&id, now()).await?,
+                };
+                writeln!(out, "token/{} revoked", token.id)?;
+            }
         }
     }
     Ok(())
@@ -62,7 +64,7 @@ async fn act(command: TokenCommand, reach: &Reach) -> anyhow::Result<()> {
 fn request(args: CreateArgs) -> TokenRequest {
     TokenRequest {
         meta: TypeMeta::new("TokenRequest"),
-        token_kind: args.kind.as_str().into(),
+        token_kind: if args.pool { TokenKind::Pool } else { TokenKind::Once },
         ttl_seconds: args.ttl.map(|ttl| ttl.as_secs()),
         uses: args.uses,
         name_pattern: args.name_pattern,

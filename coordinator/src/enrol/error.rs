@@ -178,6 +178,26 @@ pub enum EnrolError {
         /// What is.
         current: u64,
     },
+    /// A label has another value already.
+    #[error("node {name} has the label {key}={value} already")]
+    LabelTaken {
+        /// The node.
+        name: String,
+        /// The label's key.
+        key: String,
+        /// The value it has.
+        value: String,
+    },
+    /// More labels than a node may have.
+    #[error("node {name} would have {count} labels; at most {most} are kept")]
+    TooManyLabels {
+        /// The node.
+        name: String,
+        /// How many it would have.
+        count: usize,
+        /// How many it may have.
+        most: usize,
+    },
     /// The authority failed.
     #[error(transparent)]
     Pki(#[from] PkiError),
@@ -191,6 +211,12 @@ impl EnrolError {
     fn answer(&self) -> (u16, &'static str, &'static str) {
         use EnrolError as E;
         match self {
+            E::LabelTaken { .. } => (
+                409,
+                "LabelTaken",
+                "Nothing was changed; to change it, say overwrite (`outrider label NODE KEY=VALUE --overwrite`).",
+            ),
+            E::TooManyLabels { .. } => (400, "TooManyLabels", "Remove some: `outrider label NODE KEY-`."),
             E::TokenMalformed(_) => {
                 (400, "TokenMalformed", "Copy the whole token as `outrider token create` printed it.")
             }

@@ -95,8 +95,7 @@ impl Registrar {
     /// long-ended tokens.
     pub async fn tend(&self, now: Timestamp) -> Result<(), EnrolError> {
         self.save_found().await;
-        self.compare_authority().await?;
-        self.refresh_operator_file(now).await?;
+        self.follow_authority(now).await?;
         for token in self.tokens_ending(now).await? {
             let end = token.expires_at.unwrap_or(now);
             log::warn!("pool token {} ends at {end}; machines of the pool cannot join after that", token.id);

@@ -13,6 +13,8 @@ use crate::pki::{Pin, files};
 use crate::store::{self, Expect, Store};
 
 const PREFIX: &str = "operators/";
+/// The name of the operator whose token lies in the state folder.
+const FIRST: &str = "first";
 
 /// A person or tool that may ask the API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,7 +106,8 @@ impl Operators {
     /// The token in `file`, made and written (0600) when there is none.
     ///
     /// Who can write that file owns the coordinator, so it rules: a token in it that the store does not know (the
-    /// database was lost and begun anew) is known from now on, and after a CA rotation it gets the new pin.
+    /// database was lost and begun anew) is known from now on, after a CA rotation it gets the new pin, and a token that
+    /// lay there before another one opens nothing any more.
     pub(super) async fn ensure_file(
         &self,
         store: &dyn Store,
@@ -112,7 +115,7 @@ impl Operators {
         pin: Pin,
         now: Timestamp,
     ) -> Result<TokenText, EnrolError> {
-        let found = files::read_secret(file)?;
+        let found = files::read_own(file)?;
         let text = match found.as_deref().map(str::parse::<TokenText>) {
             Some(Ok(text)) => text.with_pin(pin),
             Some(Err(e)) => {
@@ -122,7 +125,13 @@ impl Operators {
             None => TokenText::generate(pin),
         };
         if self.check(&text.reveal()).is_err() {
-            self.add(store, &text, "first", now).await?;
+            self.add(store, &text, FIRST, now).await?;
+        }
+        // Whoever replaced the file's token distrusts the one before.
+        let before = self.list().into_iter().filter(|o| o.name == FIRST && o.id != text.id);
+        for operator in before {
+            self.remove(store, &operator.id).await?;
+            log::warn!("operator token {} is no longer in {} and opens nothing", operator.id, file.display());
         }
         // The hash is stored first: a file without its hash would be a token that opens nothing.
         let content = format!("{}\n", text.reveal());

@@ -324,6 +324,23 @@ impl Registrar {
         Ok(record)
     }
 
+    /// Forgets simulated nodes that were revoked; their uids.
+    pub async fn forget_simulated(&self) -> Result<Vec<String>, EnrolError> {
+        let over: Vec<(String, u64)> = {
+            let index = self.index();
+            let revoked =
+                index.all().filter(|k| k.record.simulated && k.record.enrolment == Enrolment::Revoked);
+            revoked.map(|k| (k.record.uid.clone(), k.revision)).collect()
+        };
+        let mut forgotten = Vec::new();
+        for (uid, revision) in over {
+            self.store.delete(&NodeRecord::key(&uid), Expect::Revision(revision)).await?;
+            self.index_mut().remove(&uid);
+            forgotten.push(uid);
+        }
+        Ok(forgotten)
+    }
+
     pub(super) async fn supersede(&self, old: &str, new: &str, now: Timestamp) -> Result<(), EnrolError> {
         let record = self
             .update(old, |record| {
@@ -382,6 +399,42 @@ impl Registrar {
         .await
     }
 
+    /// Changes labels of a node: a value sets one, `None` removes it, the others stay. One that has another value is
+    /// changed only with `overwrite`; a node has at most `most`.
+    pub async fn change_labels(
+        &self,
+        name_or_uid: &str,
+        change: &std::collections::BTreeMap<String, Option<String>>,
+        overwrite: bool,
+        most: usize,
+    ) -> Result<Arc<NodeRecord>, EnrolError> {
+        let uid = self.find(name_or_uid)?.uid.clone();
+        self.update(&uid, |record| {
+            let mut labels = record.labels.clone();
+            for (key, value) in change {
+                let Some(value) = value else {
+                    labels.remove(key);
+                    continue;
+                };
+                let before = labels.insert(key.clone(), value.clone());
+                if let Some(before) = before.filter(|before| before != value && !overwrite) {
+                    let name = record.name.clone();
+                    return Err(EnrolError::LabelTaken { name, key: key.clone(), value: before });
+                }
+            }
+            if labels.len() > most {
+                return Err(EnrolError::TooManyLabels {
+                    name: record.name.clone(),
+                    count: labels.len(),
+                    most,
+                });
+            }
+            record.labels = labels;
+            Ok(())
+        })
+        .await
+    }
+
     /// The operator token in `file` (0600), made when there is none. It follows the CA: after a rotation the file gets
     /// the new pin when the registry is tended.
     pub async fn ensure_operator_token(&self, file: &Path, now: Timestamp) -> Result<TokenText, EnrolError> {
@@ -390,8 +443,9 @@ impl Registrar {
         Ok(text)
     }
 
-    /// Gives the operator token's file the pin of the active root.
-    pub(super) async fn refresh_operator_file(&self, now: Timestamp) -> Result<(), EnrolError> {
+    /// Follows a change of the CA: remembers its pins, and gives the operator token's file the active root's.
+    pub async fn follow_authority(&self, now: Timestamp) -> Result<(), EnrolError> {
+        self.compare_authority().await?;
         let file = self.operator_file.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(file) = file {
             self.ensure_operator_token(&file, now).await?;

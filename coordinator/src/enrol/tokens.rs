@@ -91,6 +91,9 @@ impl TokenRecord {
         if request.name_pattern.len() > LONGEST_PATTERN {
             return bad("namePattern", format!("longer than {LONGEST_PATTERN} characters"));
         }
+        if let Some(problem) = pattern_problem(&request.name_pattern) {
+            return bad("namePattern", problem);
+        }
         if once && request.rate_per_hour != 0 {
             return bad("ratePerHour", "only a pool token has a rate; a once token has uses".to_owned());
         }
@@ -193,6 +196,21 @@ pub fn glob_matches(pattern: &str, name: &str) -> bool {
         }
     }
     pattern[p..].iter().all(|c| *c == '*')
+}
+
+/// Why `pattern` can match no node's name, if that is so: nobody is to find out from a machine that never joins.
+fn pattern_problem(pattern: &str) -> Option<String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '*' | '?');
+    if let Some(odd) = pattern.chars().find(|c| !fits(*c)) {
+        return Some(format!(
+            "{odd:?} stands in no node's name, so that nothing would match; letters, digits, '-', '_' and '.' do, '*' \
+             stands for any of them and '?' for one"
+        ));
+    }
+    let first = pattern.chars().next().filter(|c| matches!(c, '-' | '_' | '.'));
+    first.map(|c| {
+        format!("no node's name begins with {c:?}, so that nothing would match; a letter or a digit does")
+    })
 }
 
 /// What is wrong with `name` as a node's name, if anything: it appears in keys, URLs, logs and tables.
@@ -323,6 +341,18 @@ mod tests {
             (TokenRequest { ttl_seconds: Some(u64::MAX), ..base.clone() }, "ttlSeconds"),
             (TokenRequest { uses: Some(0), ..base.clone() }, "uses"),
             (TokenRequest { rate_per_hour: 3, ..base.clone() }, "ratePerHour"),
+            (
+                TokenRequest { name_pattern: "***[".to_owned(), ..base.clone() },
+                "namePattern: '[' stands in no",
+            ),
+            (
+                TokenRequest { name_pattern: "pool 1".to_owned(), ..base.clone() },
+                "namePattern: ' ' stands in no",
+            ),
+            (
+                TokenRequest { name_pattern: "-a*".to_owned(), ..base.clone() },
+                "namePattern: no node's name begins",
+            ),
             (TokenRequest { token_kind: TokenKind::Pool, rate_per_hour: 3, ..base.clone() }, "namePattern"),
         ];
         for (request, field) in cases {

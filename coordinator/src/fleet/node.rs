@@ -222,6 +222,7 @@ impl Node {
             name: record.name.clone(),
             uid: record.uid.clone(),
             cluster: inner.cluster().to_owned(),
+            reported_cluster: inner.reported_cluster().to_owned(),
             profile: report.map_or_else(|| record.profile.clone(), |r| r.profile.clone()),
             simulated: inner.is_simulated(),
             ready: inner.ready(),
@@ -243,12 +244,17 @@ pub(super) fn millis(d: Duration) -> u64 {
 }
 
 impl Inner {
-    /// Cluster it is shown under: its token's, or the one it names itself when the token binds it to none.
+    /// Cluster it is counted in and shown under: the one an operator desires, else the one it was admitted with. What a
+    /// node says later moves it nowhere: a member's word counts in the verdict over its cluster, so that choosing the
+    /// cluster would be speaking for others.
     pub(crate) fn cluster(&self) -> &str {
-        match (self.record.cluster.as_str(), self.report.as_deref()) {
-            ("", Some(report)) => &report.cluster,
-            (bound, _) => bound,
-        }
+        self.record.desired.spec.cluster.as_deref().unwrap_or(&self.record.cluster)
+    }
+
+    /// The cluster the node itself names, where it is another; empty otherwise.
+    pub(crate) fn reported_cluster(&self) -> &str {
+        let said = self.report.as_deref().map_or("", |report| &report.cluster);
+        if said == self.cluster() { "" } else { said }
     }
 
     /// Whether it is a simulated node; once said, it stays said.

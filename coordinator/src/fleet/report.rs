@@ -54,7 +54,17 @@ impl Fleet {
                     || b.simulated != next.simulated
                     || b.agent_version != next.agent_version
             });
+            let spoke = before.as_ref().is_none_or(|b| b.cluster != next.cluster);
             inner.report = Some(Box::new(next));
+            if spoke && !inner.reported_cluster().is_empty() {
+                log::warn!(
+                    "node {} says it is of cluster {:?} and stays in {:?}: only an operator moves a node, with \
+                     spec.cluster of its configuration",
+                    inner.record.name,
+                    inner.reported_cluster(),
+                    inner.cluster()
+                );
+            }
             Changed { shown: changed.shown || moved, ..changed }
         };
         self.settle(node);

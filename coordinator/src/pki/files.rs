@@ -46,23 +46,51 @@ pub(super) fn sync_folder(path: &Path) -> Result<(), PkiError> {
     File::open(folder).and_then(|f| f.sync_all()).map_err(io("write", folder))
 }
 
-/// Reads a file with a secret; refuses one that others may read. `None` when it is not there.
+/// Reads a file with a private key; refuses one that others may read. `None` when it is not there.
 pub fn read_secret(path: &Path) -> Result<Option<String>, PkiError> {
+    let Some((file, mode)) = open(path)? else { return Ok(None) };
+    if mode & OTHERS != 0 {
+        return Err(PkiError::Permissions { path: path.to_owned(), mode });
+    }
+    whole(file, path).map(Some)
+}
+
+/// Reads a file with a secret and says what to do when others may read it; `None` when it is not there.
+///
+/// For a secret that can be replaced, unlike a private key: what it opens stays open whether the file is read or not.
+pub fn read_own(path: &Path) -> Result<Option<String>, PkiError> {
+    let Some((file, mode)) = open(path)? else { return Ok(None) };
+    if mode & OTHERS != 0 {
+        let path = path.display();
+        log::warn!(
+            "{path} has mode {mode:04o}: every user it lets read it owns the fleet. Run `chmod 600 {path}`. If somebody \
+             may have read it, stop the coordinator, remove the file and start again: a new token is written there and \
+             the old one opens nothing"
+        );
+    }
+    whole(file, path).map(Some)
+}
+
+/// The bits of a mode that let others than the owner in.
+const OTHERS: u32 = 0o077;
+
+/// The file and its mode; `None` when it is not there.
+fn open(path: &Path) -> Result<Option<(File, u32)>, PkiError> {
     let file = match File::open(path) {
         Ok(file) => file,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(io("read", path)(e)),
     };
-    let metadata = file.metadata().map_err(io("read", path))?;
-    let mode = metadata.mode() & 0o7777;
-    if mode & 0o077 != 0 {
-        return Err(PkiError::Permissions { path: path.to_owned(), mode });
-    }
+    let mode = file.metadata().map_err(io("read", path))?.mode() & 0o7777;
+    Ok(Some((file, mode)))
+}
+
+fn whole(file: File, path: &Path) -> Result<String, PkiError> {
     let mut content = String::new();
     let read = file.take(MAX_BYTES + 1).read_to_string(&mut content).map_err(io("read", path))?;
     if read as u64 > MAX_BYTES {
         let problem = format!("has more than {MAX_BYTES} bytes");
         return Err(PkiError::Damaged { path: path.to_owned(), problem });
     }
-    Ok(Some(content))
+    Ok(content)
 }

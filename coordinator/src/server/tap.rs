@@ -1,7 +1,7 @@
 //! What lies between hyper and the stream, to know when hyper has nothing left to do.
 //!
 //! hyper tells no one that it rests between two requests. It does rest when every request was answered to its end and
-//! the last thing it did with the stream was a flush that succeeded: [`Progress`] keeps these three, the stream
+//! the last thing it did with the stream was a flush that succeeded: [`Progress`] keeps all of it, the stream
 //! ([`Tap`]), the bodies of requests ([`Asked`]) and of answers ([`Answered`]) report to it.
 
 use std::io;
@@ -25,6 +25,8 @@ pub(super) struct Progress {
     taken: AtomicU32,
     /// Answers whose body hyper has let go.
     answered: AtomicU32,
+    /// Bodies of requests that are still being read: the rest of one that is too large is read beside its answer.
+    reading: AtomicU32,
     /// Something was written and not yet flushed.
     unflushed: AtomicBool,
     /// A request was not read to its end, so that only hyper knows where the next one begins; or hyper said goodbye.
@@ -37,6 +39,7 @@ impl Progress {
         let taken = self.taken.load(Ordering::Acquire);
         taken > 0
             && taken == self.answered.load(Ordering::Acquire)
+            && self.reading.load(Ordering::Acquire) == 0
             && !self.unflushed.load(Ordering::Acquire)
             && !self.torn.load(Ordering::Acquire)
     }
@@ -134,6 +137,7 @@ pub(crate) enum Request {}
 
 impl Report for Request {
     fn begun(progress: &Progress) {
+        progress.reading.fetch_add(1, Ordering::AcqRel);
         progress.taken.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -141,6 +145,7 @@ impl Report for Request {
         if !ended {
             progress.torn.store(true, Ordering::Release);
         }
+        progress.reading.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

@@ -91,13 +91,23 @@ impl Client {
         Ok(list)
     }
 
-    /// Sends `document` and reads the answer.
+    /// Posts `document` and reads the answer.
     pub(crate) async fn post<T: DeserializeOwned>(
         &mut self,
         path: &str,
         document: &impl Serialize,
     ) -> anyhow::Result<T> {
-        let answer = self.exchange(Method::POST, path, serde_json::to_vec(document)?.into()).await?;
+        self.send(Method::POST, path, document).await
+    }
+
+    /// Sends `document` and reads the answer.
+    pub(crate) async fn send<T: DeserializeOwned>(
+        &mut self,
+        method: Method,
+        path: &str,
+        document: &impl Serialize,
+    ) -> anyhow::Result<T> {
+        let answer = self.exchange(method, path, serde_json::to_vec(document)?.into()).await?;
         self.document(path, &answer)
     }
 

@@ -179,7 +179,7 @@ async fn wanted_nodes(client: &mut Client, args: &GetArgs) -> anyhow::Result<Fou
 
 async fn wanted_clusters(client: &mut Client, args: &GetArgs) -> anyhow::Result<Found<ClusterView>> {
     if args.names.is_empty() {
-        let list: List<ClusterView> = client.list("/v1/clusters", "").await?;
+        let list: List<ClusterView> = client.get("/v1/clusters").await?;
         return Ok(Found { items: list.items, missing: Vec::new(), revision: list.revision });
     }
     by_name(client, "clusters", &args.names).await

@@ -51,7 +51,7 @@ async fn create(args: TokenCreateArgs, client: &mut Client, screen: &mut Screen)
 }
 
 async fn list(format: &Format, client: &mut Client, screen: &mut Screen) -> anyhow::Result<Exit> {
-    let list: List<TokenView> = screen.busy("Asking the coordinator", client.list("/v1/tokens", "")).await?;
+    let list: List<TokenView> = screen.busy("Asking the coordinator", client.get("/v1/tokens")).await?;
     let now = Timestamp::from(std::time::SystemTime::now());
     let text = match format {
         Format::Json => document::json(&list)?,

@@ -111,6 +111,7 @@ fn some_nodes() -> Vec<NodeView> {
         name: name.to_owned(),
         uid: format!("uid-of-{name}"),
         cluster: cluster.to_owned(),
+        reported_cluster: String::new(),
         profile: Profile::RancherHaServer,
         simulated: name.starts_with("sim"),
         ready,

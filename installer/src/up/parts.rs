@@ -88,7 +88,7 @@ impl Parts {
     /// The fleet as the coordinator shows it, without simulated nodes of former plays.
     pub(super) async fn fleet(&self) -> anyhow::Result<Fleet> {
         let mut client = client(&self.coordinator).await?;
-        let clusters: List<ClusterView> = client.list("/v1/clusters", "").await?;
+        let clusters: List<ClusterView> = client.get("/v1/clusters").await?;
         let mut nodes = self.coordinator.nodes();
         nodes.retain(|node| !(node.simulated && node.enrolment == "revoked"));
         Ok(Fleet {
@@ -143,16 +143,14 @@ async fn retire_former(coordinator: &Coordinator, count: usize) -> anyhow::Resul
     let playing: BTreeSet<String> = simulate::names(count).into_iter().collect();
     let nodes = coordinator.nodes();
     let former = nodes.iter().filter(|node| node.simulated && node.enrolment != "revoked");
-    let mut former = former.filter(|node| !playing.contains(&node.name)).peekable();
-    if former.peek().is_none() {
-        return Ok(());
-    }
+    let former = former.filter(|node| !playing.contains(&node.name));
     let mut client = client(coordinator).await?;
     for node in former {
         let path = format!("/v1/nodes/{}/revoke", percent_encoded(&node.name));
         client.order(http::Method::POST, &path).await?;
     }
-    Ok(())
+    // They were never machines: nothing of them is worth keeping, and no list is to show them for ever.
+    coordinator.forget_simulated().await.context("simulated nodes of a former play cannot be forgotten")
 }
 
 /// A token for whoever has to enrol; none when all are known, so that runs leave no heap of tokens behind.

@@ -162,7 +162,14 @@ async fn operators_are_known_by_their_tokens() {
         assert_eq!((error.reason(), error.to_api().code), ("Unauthenticated", 401));
     }
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
-    assert!(bed.registrar.ensure_operator_token(&file, now()).await.is_err());
+    let kept = bed.registrar.ensure_operator_token(&file, now()).await.unwrap();
+    assert_eq!(kept.id, first.id, "said in the log, and no reason to lock operators out");
+    // Removed by somebody who distrusts it: a new one is written, and the old one opens nothing.
+    std::fs::remove_file(&file).unwrap();
+    let fresh = bed.registrar.ensure_operator_token(&file, now()).await.unwrap();
+    assert_ne!(fresh.id, first.id);
+    bed.registrar.check_operator(&fresh.reveal()).unwrap();
+    assert!(bed.registrar.check_operator(&first.reveal()).is_err());
 }
 
 #[tokio::test]
