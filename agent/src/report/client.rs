@@ -53,6 +53,11 @@ impl ExchangeError {
         }
     }
 
+    /// Whether the coordinator says that it will refuse the same again.
+    pub fn is_permanent(&self) -> bool {
+        matches!(self, ExchangeError::Refused { error, .. } if error.permanent)
+    }
+
     /// When the coordinator wants to be asked again, if it said so.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {

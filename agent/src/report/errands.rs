@@ -18,6 +18,7 @@ use super::client::{ANSWER_LIMIT, Addresses, ExchangeError, Exchanged, clock_off
 use super::disk::{self, Disk};
 use super::identity::{Identity, Ledger};
 use super::outbox::{Target, TokenSource};
+use super::refused;
 use super::spool::{Spool, SpoolError};
 use super::transport::Transport;
 use super::{Clock, Token};
@@ -70,6 +71,8 @@ pub(super) struct Reported {
     pub(super) digest: Option<String>,
     /// How many transitions went with it.
     pub(super) transitions: usize,
+    /// Sequence of the first of them.
+    pub(super) first: Option<u64>,
     /// The connection, when the heartbeat may go on with it.
     pub(super) connection: Option<Connection>,
 }
@@ -98,6 +101,8 @@ pub(super) struct SpoolView {
 pub(super) enum SpoolWork {
     Append(Vec<outrider_protocol::Transition>, Vec<outrider_protocol::Latch>),
     Acknowledge(u64),
+    /// The oldest transition, with this sequence, is refused for good; and why.
+    SetAside(u64, String),
     NewEpoch,
     Retry,
 }
@@ -141,6 +146,10 @@ pub(super) async fn spool_work(
                 SpoolWork::Append(transitions, latches) => spool.append(transitions, latches),
                 SpoolWork::Acknowledge(through) => {
                     spool.acknowledge(through);
+                    Ok(())
+                }
+                SpoolWork::SetAside(sequence, why) => {
+                    refused::set_aside(&mut spool, sequence, &why);
                     Ok(())
                 }
                 SpoolWork::NewEpoch => spool.new_epoch(),
@@ -359,6 +368,7 @@ pub(super) async fn report(
 ) -> Reported {
     let (epoch, digest) = (report.epoch, report.state.as_ref().map(|state| state.digest.clone()));
     let transitions = report.transitions.len();
+    let first = report.transitions.first().map(|entry| entry.sequence);
     let exchange = async {
         let mut connection = reuse_or_open(&line, tls, kept).await?;
         let exchanged: Exchanged<ReportAck> =
@@ -372,9 +382,10 @@ pub(super) async fn report(
             epoch,
             digest,
             transitions,
+            first,
             connection: keep.then_some(connection),
         },
-        Err(error) => Reported { result: Err(error), epoch, digest, transitions, connection: None },
+        Err(error) => Reported { result: Err(error), epoch, digest, transitions, first, connection: None },
     }
 }
 

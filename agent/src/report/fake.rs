@@ -50,6 +50,8 @@ pub(crate) struct Mind {
     pub(crate) refuse: Option<ApiError>,
     /// The same for reports alone.
     pub(crate) refuse_reports: Option<ApiError>,
+    /// A transition that is never taken, by its instant.
+    pub(crate) never: Option<i64>,
     /// Most transitions a report may have; the rest is too large.
     pub(crate) most: Option<usize>,
     /// Takes reports in and closes the connection without an answer.
@@ -268,6 +270,10 @@ async fn answer(
             }
             if mind.most.is_some_and(|most| report.transitions.len() > most) {
                 return Ok(error(&ApiError::new(413, "TooLarge", "the body is too large", "")));
+            }
+            if report.transitions.iter().any(|t| Some(t.transition.at.as_millis()) == mind.never) {
+                let refusal = ApiError::new(400, "InvalidReport", "transitions[1]: no", "");
+                return Ok(error(&ApiError { permanent: true, ..refusal }));
             }
             let ack = match mind.store(report) {
                 Ok(ack) => ack,

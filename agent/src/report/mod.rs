@@ -18,6 +18,7 @@ pub(crate) mod fake;
 mod frame;
 pub mod identity;
 mod outbox;
+mod refused;
 pub mod spool;
 mod token;
 mod transport;

@@ -55,6 +55,7 @@ pub struct Spool {
     waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
     merged: u64,
+    refused: u64,
     latches: Vec<Latch>,
     /// The open segment; `None` when it must be written anew.
     segment: Option<Segment>,
@@ -91,6 +92,7 @@ impl Spool {
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             merged: 0,
+            refused: 0,
             latches: Vec::new(),
             segment: None,
             problem: String::new(),
@@ -290,6 +292,25 @@ impl Spool {
             self.next += 1;
         }
         self.rewrite()
+    }
+
+    /// Takes the oldest transition out, if it is the one with this sequence: the coordinator will never take it.
+    pub(super) fn give_up(&mut self, sequence: u64) -> Option<SequencedTransition> {
+        let oldest = self.waiting.front().filter(|waiting| waiting.entry.sequence == sequence)?.entry.clone();
+        self.forget(sequence);
+        self.note(&Record::Acknowledged(sequence));
+        self.refused += 1;
+        Some(oldest)
+    }
+
+    /// Transitions given up since the process started.
+    pub(super) fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Where the spool lies.
+    pub(super) fn disk(&self) -> &dyn Disk {
+        &*self.disk
     }
 
     fn push(&mut self, entry: SequencedTransition) {

@@ -446,6 +446,24 @@ async fn a_report_that_is_too_large_goes_in_parts() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_transition_that_is_never_taken_is_set_aside_and_holds_up_nobody() {
+    let fake = Fake::new("c.example");
+    fake.mind().never = Some(17);
+    let disk = MemoryDisk::default();
+    let reporter = started(&fake, &disk);
+    reporter.put((1..=40).map(transition).collect(), &[], None);
+    seen(&fake, |mind| mind.history.len() == 39).await;
+    assert_eq!(ids(&fake), (1..=40).filter(|id| *id != 17).collect::<Vec<_>>());
+    let status = until(&reporter, |status| status.spooled == 0 && status.reported).await;
+    assert_eq!(status.error, "");
+    let aside = String::from_utf8(disk.read("refused.jsonl").unwrap()).unwrap();
+    assert!(aside.lines().count() == 1 && aside.contains("number 17"), "{aside}");
+    assert!(aside.contains("InvalidReport"), "the coordinator's words: {aside}");
+    // The state was not given up with it.
+    seen(&fake, |mind| mind.reports.iter().any(|report| report.state.is_some())).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_clock_that_is_days_ahead_neither_silences_nor_renews_without_end() {
     let fake = Fake::new("c.example");
     let target = target(&[fake.url()], fake.token());

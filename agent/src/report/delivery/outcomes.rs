@@ -194,6 +194,10 @@ impl Delivery {
                 self.too_large(&error, reported.transitions, reported.digest.is_some());
             }
             Err(error) if error.reason() == "EpochMismatch" => self.new_epoch(&error, reported.epoch),
+            Err(error) if error.is_permanent() => {
+                let first = reported.first.filter(|_| reported.epoch == self.view.epoch);
+                self.never_taken(&error, reported.transitions, first, reported.digest.is_some());
+            }
             Err(error) => {
                 self.report.failed(&error, self.now());
                 self.denied(&error);
@@ -264,6 +268,38 @@ impl Delivery {
             log::error!("the state is too large for the coordinator: {error}");
             self.state_not_before = Instant::now() + REFRESH;
             self.report.failed(error, self.now());
+        } else {
+            self.report.failed(error, self.now());
+        }
+    }
+
+    /// The coordinator will never take something of this report. Halved until one transition is left, which is set aside,
+    /// so that it does not stand in the way of all behind it; a state that is not taken waits, for it changes.
+    fn never_taken(
+        &mut self,
+        error: &ExchangeError,
+        transitions: usize,
+        first: Option<u64>,
+        had_state: bool,
+    ) {
+        if transitions > 1 {
+            self.most = transitions / 2;
+        } else if had_state {
+            // Whether it is the state or the one transition shows when that goes alone.
+            log::error!(
+                "the coordinator does not take the state, or the transition that went with it: {error}"
+            );
+            self.state_not_before = Instant::now() + REFRESH;
+            if transitions == 0 {
+                self.report.failed(error, self.now());
+            }
+        } else if let Some(sequence) =
+            first.filter(|first| self.view.batch.first().map(|e| e.sequence) == Some(*first))
+        {
+            self.view.batch.remove(0);
+            self.work.push(SpoolWork::SetAside(sequence, error.to_string()));
+            self.most = usize::MAX;
+            self.state_not_before = Instant::now();
         } else {
             self.report.failed(error, self.now());
         }
