@@ -68,6 +68,17 @@ pub(crate) enum Command {
     Token(TokenArgs),
     /// Let a node in that waits for approval
     Approve(ApproveArgs),
+    /// Take a node's right to speak away, for good
+    ///
+    /// From now on its certificate opens nothing and renews nothing, its open connections are closed, and its key never
+    /// gets in again. What it reported stays to be read, its name is free, and nothing on the machine itself is changed.
+    /// To let the machine back in, have its agent make a new key (stop it, empty its state folder) and give it a new token.
+    Revoke(RevokeArgs),
+    /// Set and remove labels of a node, for -l to select by
+    ///
+    /// KEY=VALUE sets a label and KEY- removes one; the others stay. A label that has another value already is changed
+    /// only with --overwrite.
+    Label(LabelArgs),
     /// List nodes, clusters or conditions of the fleet
     Get(GetArgs),
     /// Show all that is known of one node or cluster
@@ -90,7 +101,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct UpArgs {
-    /// Play this many more nodes: recorded readings through the real rules, with faults that come and go
+    /// Play this many more nodes: kept readings through the real rules, with faults that come and go
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=10_000))]
     pub(crate) simulate: u32,
     /// End by itself after this time, such as 20s or 5m, and print the fleet
@@ -209,6 +220,32 @@ pub(crate) struct ApproveArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct RevokeArgs {
+    /// Names of the nodes
+    #[arg(required = true, value_name = "NODE")]
+    pub(crate) nodes: Vec<String>,
+    /// How they are printed
+    #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = FormatParser::ACT)]
+    pub(crate) output: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LabelArgs {
+    /// Name of the node
+    #[arg(value_name = "NODE")]
+    pub(crate) node: String,
+    /// Labels to set and to remove
+    #[arg(required = true, value_name = "KEY=VALUE|KEY-")]
+    pub(crate) changes: Vec<String>,
+    /// Change labels that have another value already
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+    /// How the node is printed
+    #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = FormatParser::ACT)]
+    pub(crate) output: Format,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct GetArgs {
     /// What to list: nodes, clusters or conditions
     #[arg(value_name = "KIND")]
@@ -258,7 +295,7 @@ pub(crate) struct LoginArgs {
     /// Operator token; without it $OUTRIDER_TOKEN or one line of standard input is used, which no process list shows
     #[arg(long, value_name = "TOKEN")]
     pub(crate) token: Option<String>,
-    /// SHA-256 of the coordinator's root certificate (DER), in hex, where the token does not carry it
+    /// SHA-256 of the coordinator's root certificate (DER), in hex, to hold against the one that the token pins
     #[arg(long, value_name = "HEX")]
     pub(crate) ca_checksum: Option<String>,
     /// Name to remember it by [default: its host]

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use outrider_agent::net::Url;
+use outrider_coordinator::enrol::TokenText;
 use serde::{Deserialize, Serialize};
 
 use crate::cli::Global;
@@ -36,6 +37,17 @@ impl Secret {
     /// The text, for a header.
     pub(crate) fn expose(&self) -> &str {
         &self.0
+    }
+
+    /// Whether it has the form that every operator token has; what is wrong otherwise, without repeating it.
+    pub(crate) fn check_form(&self, from: &str) -> anyhow::Result<()> {
+        self.0.parse::<TokenText>().map(drop).map_err(|problem| {
+            UsageError(format!(
+                "{from} holds no operator token: {problem}. A token looks like OR1<hash>::<id>:<secret>; the first one is \
+                 in operator.token in the coordinator's state folder"
+            ))
+            .into()
+        })
     }
 
     /// The SHA-256 that a token of the form `OR1<hex>::<id>:<secret>` pins the root certificate by.
@@ -190,6 +202,8 @@ impl Contexts {
 /// The coordinator this command is to talk to.
 pub(crate) fn choose(global: &Global, screen: &mut Screen) -> anyhow::Result<Endpoint> {
     let token_set = variable("OUTRIDER_TOKEN")?.map(|token| Secret::new(&token));
+    // Before anything is sent: without its pin, a token cut short would be blamed on TLS.
+    token_set.as_ref().map_or(Ok(()), |token| token.check_form("OUTRIDER_TOKEN"))?;
     if let Some(name) = &global.context {
         return by_name(name, token_set, screen);
     }

@@ -59,6 +59,8 @@ async fn run(cli: Cli, screen: &mut Screen) -> anyhow::Result<Exit> {
         Command::Diagnose(args) => commands::diagnose::run(args, screen).await,
         Command::Token(args) => commands::token::run(args, global, screen).await,
         Command::Approve(args) => commands::approve::run(args, global, screen).await,
+        Command::Revoke(args) => commands::revoke::run(args, global, screen).await,
+        Command::Label(args) => commands::label::run(args, global, screen).await,
         Command::Get(args) => commands::get::run(args, global, screen).await,
         Command::Describe(args) => commands::describe::run(args, global, screen).await,
         Command::Watch(args) => commands::watch::run(args, global, screen).await,

@@ -55,9 +55,9 @@ pub(crate) async fn run(args: LoginArgs, global: &Global, screen: &mut Screen) -
 
 /// The token: as an argument, from the environment, or one line of standard input.
 fn token(args: &LoginArgs, screen: &mut Screen) -> anyhow::Result<Secret> {
-    let text = match (&args.token, variable("OUTRIDER_TOKEN")?) {
-        (Some(token), _) if token != "-" => token.clone(),
-        (None, Some(token)) => token,
+    let (from, text) = match (&args.token, variable("OUTRIDER_TOKEN")?) {
+        (Some(token), _) if token != "-" => ("--token", token.clone()),
+        (None, Some(token)) => ("OUTRIDER_TOKEN", token),
         _ => {
             let stdin = std::io::stdin();
             if stdin.is_terminal() {
@@ -67,7 +67,7 @@ fn token(args: &LoginArgs, screen: &mut Screen) -> anyhow::Result<Secret> {
             std::io::Read::take(stdin.lock(), MAX_TOKEN)
                 .read_line(&mut line)
                 .context("cannot read the token from standard input")?;
-            line
+            ("standard input", line)
         }
     };
     if text.trim().is_empty() {
@@ -77,5 +77,7 @@ fn token(args: &LoginArgs, screen: &mut Screen) -> anyhow::Result<Secret> {
                 .to_owned()
         ));
     }
-    Ok(Secret::new(&text))
+    let token = Secret::new(&text);
+    token.check_form(from)?;
+    Ok(token)
 }

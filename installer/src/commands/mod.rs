@@ -9,6 +9,8 @@ pub(crate) mod facts;
 mod follow;
 pub(crate) mod generate;
 pub(crate) mod get;
+pub(crate) mod label;
 pub(crate) mod login;
+pub(crate) mod revoke;
 pub(crate) mod token;
 pub(crate) mod watch;

@@ -40,6 +40,8 @@ impl FormatParser {
         Self { words: &["table", "wide", "json", "yaml", "name", "jsonpath=TEMPLATE"] };
     /// Anything that is shown.
     pub(crate) const SHOW: Self = Self { words: &["table", "wide", "json", "yaml", "name"] };
+    /// What became of something that was changed.
+    pub(crate) const ACT: Self = Self { words: &["table", "json", "yaml", "name"] };
     /// Documents that have no table.
     pub(crate) const DOCUMENT: Self = Self { words: &["json", "yaml"] };
     /// A text for people, or the document.

@@ -12,13 +12,17 @@ pub(crate) fn node(node: &NodeView, events: &[EventView], now: Timestamp, layout
         Some(at) => format!("{at} ({} ago)", text::age(now.since(at))),
         None => "never".to_owned(),
     };
+    let cluster = match node.reported_cluster.as_str() {
+        "" => node.cluster.clone(),
+        said => format!("{} (the node itself says {said})", text::or_dash(&node.cluster)),
+    };
     let labels: Vec<String> = node.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let identity = &node.identity;
     let mut out = fields(&[
         ("Name", node.name.clone()),
         ("Uid", node.uid.clone()),
         ("Simulated", if node.simulated { "yes" } else { "no" }.to_owned()),
-        ("Cluster", node.cluster.clone()),
+        ("Cluster", cluster),
         ("Profile", node.profile.to_string()),
         ("Zone", node.zone.clone()),
         ("Region", node.region.clone()),

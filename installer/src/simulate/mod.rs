@@ -1,4 +1,5 @@
-//! Simulated nodes: recorded raw readings, changed by a script of faults, through the real rules.
+//! Simulated nodes: raw readings that are kept, some recorded and most written by hand ([`recording`]), changed by a script
+//! of faults, through the real rules.
 //!
 //! A simulated node emits no condition of its own. Its facts go through `judge` and `latch` as an agent's do, and their
 //! verdicts go to the coordinator over the delivery that agents use. It is marked as simulated wherever it is shown.

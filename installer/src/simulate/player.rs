@@ -8,12 +8,13 @@ use outrider_agent::report::disk::{Disk, MemoryDisk};
 use outrider_agent::report::{
     DeliveryStatus, Network, Reporter, ReporterOptions, SpoolLimits, Target, Token, TokenSource,
 };
-use outrider_protocol::{AgentFacts, Fact, Identity, Latch, NodeFacts, NodeRef, NodeState, Timestamp};
+use outrider_protocol::{AgentFacts, Fact, Identity, NodeFacts, NodeRef, NodeState, Timestamp};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use super::fault;
 use super::part::Part;
+use super::wardrobe;
 
 /// How long a node may take to tell what it still has to tell when the play ends.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -42,7 +43,7 @@ pub(crate) struct Stage {
     pub(crate) curtain: watch::Receiver<bool>,
 }
 
-/// Plays `part` until the curtain falls. Its identity lies on `disk`, and so does its spool while it is silent.
+/// Plays `part` until the curtain falls. Its identity and latches lie on `disk`, and so does its spool while it is silent.
 pub(crate) async fn play(part: Part, mut stage: Stage, disk: Arc<MemoryDisk>) {
     // Nodes that turn and enrol all at once are no fleet but a herd.
     let mut door = tokio::select! {
@@ -51,7 +52,7 @@ pub(crate) async fn play(part: Part, mut stage: Stage, disk: Arc<MemoryDisk>) {
     };
     let mut turns = tokio::time::interval(stage.turn);
     turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut latches: Vec<Latch> = Vec::new();
+    let mut latches = wardrobe::latches(&*disk);
     let mut reporter: Option<Reporter> = None;
     let mut shown = None;
     let mut read_at: Option<Instant> = None;
@@ -93,6 +94,7 @@ pub(crate) async fn play(part: Part, mut stage: Stage, disk: Arc<MemoryDisk>) {
             drop(door);
         }
     }
+    wardrobe::keep_latches(&*disk, &latches);
     if let Some(reporter) = reporter {
         reporter.stop(FAREWELL).await;
     }

@@ -1,7 +1,13 @@
 //! What machines of three kinds read, kept as files, and read again as if it were now and elsewhere.
 //!
-//! The views of etcd and of the balancer were captured from a real three-member etcd with TLS and a real HAProxy in
-//! front of real nginx; host, clock and guest agent are written in the shape that the sensors yield.
+//! Two of the readings were recorded, both in `rancher-server.json`: `etcd`, what the sensor read of a real three-member
+//! etcd with TLS, and `loadBalancer`, what it read of a real HAProxy in front of real nginx. In them, names and addresses
+//! were replaced by those of the play (`10.0.0.x`, `rancher.example`), and instants moved to one day.
+//!
+//! Everything else was written by hand in the shape that the sensors yield, and never came from such a machine: `host`
+//! (after procfs and sysfs of a SUSE Linux Micro node), `clock` (after adjtimex(2)), `cloudInit` (`facts/cloud-init.md`),
+//! `guestAgent` (`facts/guest-agent.md`) and `agent`, in all three files; of `rancher-agent.json` and `harvester-vm.json`
+//! nothing was recorded. What goes wrong is written by hand as well, by [`fault`](super::fault).
 
 use std::sync::LazyLock;
 

@@ -1,5 +1,5 @@
-//! The identities of simulated nodes between two plays, in one file: a folder and two fsyncs for each of a thousand
-//! would cost more than they are worth.
+//! What simulated nodes are between two plays, identities and latches, in one file: a folder and two fsyncs for each of a
+//! thousand would cost more than they are worth.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -9,14 +9,29 @@ use std::path::Path;
 use std::sync::Arc;
 
 use outrider_agent::report::disk::{self, Disk, MemoryDisk};
+use outrider_protocol::Latch;
 
 /// Name of the file in the state folder.
 pub(super) const FILE: &str = "simulated.json";
 
-/// What makes a node itself: its key, and what it got for it.
-const KEPT: [&str; 2] = ["identity.key", "identity.json"];
+/// What makes a node itself: its key, what it got for it, and what was found of it so far.
+const KEPT: [&str; 3] = ["identity.key", "identity.json", LATCHES];
+/// The latches: a node that comes back has been as it was for as long as it says.
+const LATCHES: &str = "latches.json";
 
 type Files = BTreeMap<String, String>;
+
+/// The latches that lie on a disk; none when they cannot be read: everything is then found anew.
+pub(super) fn latches(disk: &dyn Disk) -> Vec<Latch> {
+    let bytes = disk.read(LATCHES).unwrap_or_default();
+    serde_json::from_slice(&bytes).unwrap_or_default()
+}
+
+/// Puts latches on a disk.
+pub(super) fn keep_latches(on: &dyn Disk, latches: &[Latch]) {
+    // Memory refuses nothing.
+    let _ = serde_json::to_vec(latches).map(|bytes| disk::replace(on, LATCHES, &bytes));
+}
 
 /// The disks of those that played before, by name; none when there is no file or it cannot be read: they are then new.
 pub(super) fn open(path: &Path) -> BTreeMap<String, MemoryDisk> {

@@ -215,11 +215,16 @@ fn login_verifies_pins_and_keeps_the_token_to_itself() {
     ]);
     assert!(!std::fs::read_to_string(home.contexts()).unwrap().contains("forged"));
 
-    // A token that pins nothing needs the checksum; upper case and colons are what openssl prints.
+    // What is no token is said before anything is sent: nobody listens at this address.
     let bare = format!("OR1{}", fleet.token.split_once("::").unwrap().1);
-    home.run(["login", &fleet.url, "--token", &bare])
-        .with_code(1)
-        .says(&["--ca-checksum", "no trusted authority"]);
+    for (token, word) in [("garbage", "OR1"), (bare.as_str(), "::"), (&fleet.token[..80], "cut short")] {
+        let ended = home.run(["login", "https://127.0.0.1:1", "--token", token]).with_code(64);
+        let ended = ended.says(&["--token holds no operator token", word, "operator.token"]);
+        assert!(!ended.err.contains("TLS") && !ended.err.contains("refused"), "{ended:#?}");
+    }
+    home.run_with_input(["login", "https://127.0.0.1:1"], b"hunter2\n")
+        .with_code(64)
+        .says(&["standard input holds"]);
 
     let wrong = fleet.token.replace(secret, "0000000000000000000000000000000000000000000");
     home.run(["login", &fleet.url, "--token", &wrong]).with_code(1).says(&["Unauthenticated"]);
@@ -252,8 +257,18 @@ fn which_coordinator_is_decided_in_order_and_said() {
     home.run_with_input(["login", &fleet.url, "--name", "one"], fleet.token.as_bytes()).with_code(0);
     home.run(["get", "nodes", "db1"]).with_code(0);
     // The saved authority stays trusted with another token; the coordinator refuses that token, politely.
-    let (code, said) = with(&[("OUTRIDER_TOKEN", "OR1::no:body")], &["get", "nodes"]);
+    let secret = fleet.token.rsplit(':').next().unwrap();
+    let wrong = fleet.token.replace(secret, "0000000000000000000000000000000000000000000");
+    let (code, said) = with(&[("OUTRIDER_TOKEN", &wrong)], &["get", "nodes"]);
     assert!(code == Some(1) && said.contains("Unauthenticated"), "{said}");
+    let (code, said) = with(&[("OUTRIDER_TOKEN", "OR1::no:body")], &["get", "nodes"]);
+    assert!(code == Some(64) && said.contains("OUTRIDER_TOKEN holds no operator token"), "{said}");
+    // Tokens lie in that file: others who may read it are said, with what to do.
+    std::fs::set_permissions(home.contexts(), std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    let contexts = home.contexts().display().to_string();
+    home.run(["get", "nodes"]).with_code(0).says(&["warning", &contexts, "chmod 600"]);
+    std::fs::set_permissions(home.contexts(), std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    assert_eq!(home.run(["get", "nodes"]).with_code(0).err, "");
     home.run(["--context", "two", "get", "nodes"]).with_code(1).says(&["\"two\"", "known: one"]);
     home.run(["context", "use", "two"]).with_code(1).says(&["\"two\"", "known: one"]);
     home.run(["context", "remove", "one"]).with_code(0);
@@ -407,6 +422,11 @@ fn tokens_are_made_listed_and_revoked_and_nodes_approved() {
     );
     assert!(home.run(["token", "list"]).with_code(0).out.contains("revoked"));
     home.run(["token", "revoke", "nope"]).with_code(1).says(&["nope"]);
+    home.run(["token", "create", "--pool", "--name-pattern", "***["]).with_code(1).says(&[
+        "namePattern",
+        "'['",
+        "nothing would match",
+    ]);
 
     let waiting = fleet.reporting("new1", "", TokenKind::Pool);
     waiting.say(Status::True, None);
@@ -416,4 +436,46 @@ fn tokens_are_made_listed_and_revoked_and_nodes_approved() {
     let Ended { out, .. } = home.run(["approve", "new1", "nope"]).with_code(1).says(&["nope"]);
     assert_eq!(out, "node/new1 approved\n");
     fleet.until(|| fleet.see("new1").is_some_and(|node| node.enrolment == "approved"));
+}
+
+#[test]
+fn labels_are_set_selected_and_removed() {
+    let fleet = Fleet::start();
+    let _nodes = [fleet.node("db1", ""), fleet.node("db2", "")];
+    let home = fleet.home();
+    assert_eq!(home.run(["label", "db1", "team=storage", "rack=7"]).with_code(0).out, "node/db1 labeled\n");
+    assert_eq!(home.run(["get", "nodes", "-l", "team=storage", "-o", "name"]).with_code(0).out, "node/db1\n");
+    // As with kubectl, a label that is there is not changed unasked; the same again is no change.
+    home.run(["label", "db1", "team=web", "zone9=z"]).with_code(1).says(&[
+        "LabelTaken",
+        "team=storage",
+        "--overwrite",
+    ]);
+    home.run(["label", "db1", "team=storage"]).with_code(0);
+    let node =
+        home.run(["label", "db1", "team=web", "rack-", "--overwrite", "-o", "json"]).with_code(0).json();
+    assert_eq!(node["labels"], serde_json::json!({ "team": "web" }));
+    assert!(home.run(["describe", "node", "db1"]).with_code(0).out.contains("team=web"));
+    assert_eq!(home.run(["label", "db1", "team-"]).with_code(0).out, "node/db1 unlabeled\n");
+    home.run(["label", "db1", "cluster=x"]).with_code(1).says(&["InvalidLabel", "spec.cluster"]);
+    home.run(["label", "db1", "a b=x"]).with_code(1).says(&["InvalidLabel"]);
+    home.run(["label", "nope", "a=x"]).with_code(1).says(&["nope"]);
+    home.run(["label", "db1", "db2"]).with_code(64).says(&["neither KEY=VALUE"]);
+}
+
+#[test]
+fn a_revoked_node_is_out_and_the_operator_is_told_what_that_means() {
+    let fleet = Fleet::start();
+    let _nodes = [fleet.node("db1", ""), fleet.node("db2", ""), fleet.node("db3", "")];
+    let home = fleet.home();
+    let ended = home.run(["revoke", "db1", "nope"]).with_code(1);
+    assert_eq!(ended.out, "node/db1 revoked\n");
+    ended.says(&["nope", "open nothing any more", "outrider token create"]);
+    assert!(home.run(["get", "nodes", "db1"]).with_code(0).out.contains("revoked by an operator"));
+    let node = home.run(["revoke", "db2", "-o", "json"]).with_code(0).json();
+    assert_eq!((node["kind"].as_str(), node["enrolment"].as_str()), (Some("Node"), Some("revoked")));
+    // Once more is no failure, and several are a list.
+    let list = home.run(["revoke", "db2", "db3", "-o", "json"]).with_code(0).json();
+    assert_eq!((list["kind"].as_str(), list["items"].as_array().unwrap().len()), (Some("NodeList"), 2));
+    home.run(["revoke"]).with_code(64);
 }

@@ -41,9 +41,36 @@ fn a_second_run_picks_up_the_state_of_the_first() {
             .collect()
     };
     assert_eq!(uids(&first), uids(&second));
-    // A smaller play leaves no silent nodes behind.
-    let alone = home.run(["up", "--listen", "127.0.0.1:0", "--for", "2s", "-o", "name"]).with_code(0).out;
-    assert_eq!(alone.lines().count(), 1, "{alone}");
+    // What was found before is not found again: it has been so since then.
+    let since = |fleet: &serde_json::Value| -> std::collections::BTreeMap<String, String> {
+        let nodes = fleet["nodes"].as_array().unwrap().iter().filter(|node| node["simulated"] == true);
+        let conditions =
+            nodes.flat_map(|node| node["conditions"].as_array().unwrap().iter().map(move |c| (node, c)));
+        conditions
+            .map(|(node, c)| {
+                let of = |field: &str| c[field].as_str().unwrap();
+                let key = format!("{} {} {} {}", node["name"], of("type"), of("subject"), of("status"));
+                (key, of("lastTransitionTime").to_owned())
+            })
+            .collect()
+    };
+    let (before, after) = (since(&first), since(&second));
+    let both: Vec<_> = before.iter().filter_map(|(key, at)| Some((key, at, after.get(key)?))).collect();
+    assert!(both.len() > 20, "{before:#?}\n{after:#?}");
+    let moved: Vec<_> = both.iter().filter(|(_, before, after)| before != after).collect();
+    assert!(moved.is_empty(), "{moved:#?}");
+    // A smaller play leaves no silent nodes behind, nor revoked ones.
+    let mut alone = home
+        .command(["up", "--listen", "127.0.0.1:0"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(alone.stdout.take().unwrap()).lines().map(|line| line.unwrap());
+    assert!(lines.by_ref().any(|line| line.starts_with("NAME")));
+    let listed = home.run(["get", "nodes", "-o", "name"]).with_code(0).out;
+    assert_eq!(listed.lines().count(), 1, "{listed}");
+    assert_eq!(end(alone), Some(0));
 }
 
 #[test]

@@ -34,6 +34,8 @@ complete -c outrider -n "__fish_outrider_needs_command" -f -a "facts" -d 'Print 
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "diagnose" -d 'Judge captured facts, offline: facts of one or many nodes in, conditions out'
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "token" -d 'Make, list and revoke enrolment tokens'
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "approve" -d 'Let a node in that waits for approval'
+complete -c outrider -n "__fish_outrider_needs_command" -f -a "revoke" -d 'Take a node\'s right to speak away, for good'
+complete -c outrider -n "__fish_outrider_needs_command" -f -a "label" -d 'Set and remove labels of a node, for -l to select by'
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "get" -d 'List nodes, clusters or conditions of the fleet'
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "describe" -d 'Show all that is known of one node or cluster'
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "watch" -d 'Follow the fleet: one line for every transition'
@@ -41,7 +43,7 @@ complete -c outrider -n "__fish_outrider_needs_command" -f -a "login" -d 'Rememb
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "context" -d 'Show and choose the coordinators logged in to'
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "completions" -d 'Print the completion script of a shell'
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "man" -d 'Write man pages, completions and the reference into a source tree'
-complete -c outrider -n "__fish_outrider_using_subcommand up" -l simulate -d 'Play this many more nodes: recorded readings through the real rules, with faults that come and go' -r
+complete -c outrider -n "__fish_outrider_using_subcommand up" -l simulate -d 'Play this many more nodes: kept readings through the real rules, with faults that come and go' -r
 complete -c outrider -n "__fish_outrider_using_subcommand up" -l for -d 'End by itself after this time, such as 20s or 5m, and print the fleet' -r
 complete -c outrider -n "__fish_outrider_using_subcommand up" -l listen -d 'Address the coordinator listens at; port 0 takes a free one [default: 127.0.0.1:8440, or a free port]' -r
 complete -c outrider -n "__fish_outrider_using_subcommand up" -l state-dir -d 'Folder for the state of coordinator and agent [default: outrider below $XDG_STATE_HOME or ~/.local/state]' -r -f -a "(__fish_complete_directories)"
@@ -122,6 +124,23 @@ complete -c outrider -n "__fish_outrider_using_subcommand approve" -l context -d
 complete -c outrider -n "__fish_outrider_using_subcommand approve" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
 complete -c outrider -n "__fish_outrider_using_subcommand approve" -s h -l help -d 'Print help'
 complete -c outrider -n "__fish_outrider_using_subcommand approve" -s V -l version -d 'Print version'
+complete -c outrider -n "__fish_outrider_using_subcommand revoke" -s o -l output -d 'How they are printed' -r -f -a "table\t''
+json\t''
+yaml\t''
+name\t''"
+complete -c outrider -n "__fish_outrider_using_subcommand revoke" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
+complete -c outrider -n "__fish_outrider_using_subcommand revoke" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
+complete -c outrider -n "__fish_outrider_using_subcommand revoke" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c outrider -n "__fish_outrider_using_subcommand revoke" -s V -l version -d 'Print version'
+complete -c outrider -n "__fish_outrider_using_subcommand label" -s o -l output -d 'How the node is printed' -r -f -a "table\t''
+json\t''
+yaml\t''
+name\t''"
+complete -c outrider -n "__fish_outrider_using_subcommand label" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
+complete -c outrider -n "__fish_outrider_using_subcommand label" -l overwrite -d 'Change labels that have another value already'
+complete -c outrider -n "__fish_outrider_using_subcommand label" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
+complete -c outrider -n "__fish_outrider_using_subcommand label" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c outrider -n "__fish_outrider_using_subcommand label" -s V -l version -d 'Print version'
 complete -c outrider -n "__fish_outrider_using_subcommand get" -s o -l output -d 'How they are printed' -r -f -a "table\t''
 wide\t''
 json\t''
@@ -150,7 +169,7 @@ complete -c outrider -n "__fish_outrider_using_subcommand watch" -s v -l verbose
 complete -c outrider -n "__fish_outrider_using_subcommand watch" -s h -l help -d 'Print help'
 complete -c outrider -n "__fish_outrider_using_subcommand watch" -s V -l version -d 'Print version'
 complete -c outrider -n "__fish_outrider_using_subcommand login" -l token -d 'Operator token; without it $OUTRIDER_TOKEN or one line of standard input is used, which no process list shows' -r
-complete -c outrider -n "__fish_outrider_using_subcommand login" -l ca-checksum -d 'SHA-256 of the coordinator\'s root certificate (DER), in hex, where the token does not carry it' -r
+complete -c outrider -n "__fish_outrider_using_subcommand login" -l ca-checksum -d 'SHA-256 of the coordinator\'s root certificate (DER), in hex, to hold against the one that the token pins' -r
 complete -c outrider -n "__fish_outrider_using_subcommand login" -l name -d 'Name to remember it by [default: its host]' -r
 complete -c outrider -n "__fish_outrider_using_subcommand login" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
 complete -c outrider -n "__fish_outrider_using_subcommand login" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
