@@ -53,7 +53,10 @@ packaging/install.sh --bin "$bin" "$BED_ROOT" 2>/dev/null || { echo "the program
 rke2=$BED_ROOT/var/lib/rancher/rke2 etcd=/var/lib/rancher/rke2/server/tls/etcd
 install -d -m 0755 "$BED_ROOT/var/lib/rancher" "$rke2"
 install -d -m 0700 "$rke2/server" "$rke2/server/tls" "$rke2/server/tls/etcd" "$rke2/server/db" "$rke2/server/db/etcd" \
-    "$rke2/server/db/etcd/member" "$rke2/server/db/etcd/member/wal"
+    "$rke2/server/db/etcd/member" "$rke2/server/db/etcd/member/wal" "$rke2/server/db/snapshots"
+printf 'name: bed-1a2b3c4d\nelection-timeout: 4000\nauth-token: s3cret\n' >"$rke2/server/db/etcd/config"
+printf 12345 >"$rke2/server/db/snapshots/etcd-snapshot-bed-1700000000"
+chmod 0600 "$rke2/server/db/etcd/config" "$rke2/server/db/snapshots"/*
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 30 -subj /CN=etcd-client \
     -keyout "$BED_ROOT/$etcd/client.key" -out "$BED_ROOT/$etcd/client.crt" 2>/dev/null
 cp "$BED_ROOT/$etcd/client.crt" "$BED_ROOT/$etcd/server-ca.crt"
@@ -165,6 +168,10 @@ row "RKE2's key is root's alone" "0600 root:root in 0700" "descriptor by the hel
 is "and the names beside it" "client.crt client.key planted.crt server-ca.crt" "$(ask list $etcd)"
 is "RKE2's configuration without its token" '{"node-ip":"10.0.0.1"}' "$(ask open /etc/rancher/rke2/config.yaml)"
 is "a path off the list" notAllowed "$(ask open /etc/shadow)"
+db=/var/lib/rancher/rke2/server/db
+is "of etcd's configuration who the member means to be" '{"election-timeout":4000,"name":"bed-1a2b3c4d"}' "$(ask open $db/etcd/config)"
+is "snapshots by name and size" etcd-snapshot-bed-1700000000:5 "$(ask describe $db/snapshots)"
+is "and none of them opened" notAllowed "$(ask open $db/snapshots/etcd-snapshot-bed-1700000000)"
 is "RKE2's join token" notAllowed "$(ask open /var/lib/rancher/rke2/server/token)"
 is "a planted link to /etc/shadow" symlink "$(ask open $etcd/planted.crt)"
 row "a link planted beside the certificates" "planted.crt -> /etc/shadow" "refused: symlink"
@@ -188,6 +195,8 @@ for key in $tls/client-admin.key $tls/server-ca.key $tls/dynamic-cert.json $agen
     is "no key beside them: ${key##*/}" notAllowed "$(ask open $key)"
 done
 is "the etcd check finds RKE2 and reads its key through the helper" rke2 "$(fact '.checks.etcd.value.distribution // .checks.etcd.detail')"
+is "and its member's configuration, data folder and snapshots" "bed-1a2b3c4d 4000 true 1" "$(fact '.checks.etcd.value |
+    "\(.expected.value.name) \(.electionTimeoutMs) \(.dataFolder.value.freeBytes > 0) \(.snapshots.value.count)"')"
 
 bed sh -c 'mkdir -p /disk2 /srv/pki && mv /var/lib/rancher/rke2 /disk2/rke2 && ln -s /disk2/rke2 /var/lib/rancher/rke2 &&
     echo one >/srv/pki/ca.pem && chmod 600 /srv/pki/ca.pem &&

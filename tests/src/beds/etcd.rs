@@ -20,6 +20,8 @@ pub struct Options {
     pub quota_bytes: u64,
     /// Further flags for every member.
     pub flags: Vec<String>,
+    /// The first member listens at `https://127.0.0.1:2379` as well, as the distributions' do.
+    pub on_localhost: bool,
 }
 
 /// A cluster; dropping it ends its processes and removes its files.
@@ -140,13 +142,15 @@ impl EtcdCluster {
         let member = &self.members[i];
         let (name, ip) = (&member.name, member.ip);
         let log = File::options().create(true).append(true).open(self.log(i))?;
+        let localhost = if self.options.on_localhost && i == 0 { ",https://127.0.0.1:2379" } else { "" };
+        let listen_client = format!("https://{ip}:2379{localhost}");
         let mut command = Command::new("etcd");
         command
             .args(["--name", name, "--logger", "zap", "--log-level", "warn"])
             .args(["--data-dir", &self.dir.path().join(name).display().to_string()])
             .args(["--listen-peer-urls", &format!("https://{ip}:2380")])
             .args(["--initial-advertise-peer-urls", &format!("https://{ip}:2380")])
-            .args(["--listen-client-urls", &format!("https://{ip}:2379")])
+            .args(["--listen-client-urls", &listen_client])
             .args(["--advertise-client-urls", &format!("https://{ip}:2379")])
             .args(["--listen-metrics-urls", &format!("http://{ip}:2381")])
             .args(["--initial-cluster", &member.initial_cluster, "--initial-cluster-state", member.state])

@@ -1,5 +1,5 @@
-"""ask.py open|list PATH: one question to the root helper, by a client that shares no code with ours.
-Prints the refusal's kind, the names, or the sha256 of what the descriptor yields."""
+"""ask.py open|list|describe PATH: one question to the root helper, by a client that shares no code with ours.
+Prints the refusal's kind, the names (with sizes), or the sha256 of what the descriptor yields."""
 import array, hashlib, json, os, socket, sys
 
 s = socket.socket(socket.AF_UNIX)
@@ -21,7 +21,9 @@ while not line.endswith(b"\n"):
 answer = json.loads(line)
 if answer == "opened":
     text = os.fdopen(fds[0], "rb").read()
-    print(text.decode() if "rancher/rke2/config" in sys.argv[2] else hashlib.sha256(text).hexdigest())
+    print(text.decode() if sys.argv[2].endswith(("/config", "/config.yaml")) else hashlib.sha256(text).hexdigest())
+elif "folder" in answer:
+    print(" ".join(f"{e['name']}:{e['size']}" for e in answer["folder"]["entries"]))
 elif "names" in answer:
     print(" ".join(answer["names"]))
 else:

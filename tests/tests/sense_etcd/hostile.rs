@@ -314,3 +314,63 @@ async fn only_calls_that_read_are_ever_made() {
     assert!(calls.iter().all(|call| reading.iter().any(|known| call.ends_with(known))), "{calls:?}");
     assert!(calls.len() >= 4, "{calls:?}");
 }
+
+/// A TLS server whose certificate is right in everything but its time; counted from now, in days.
+fn with_certificate(from: i64, until: i64, folder: &std::path::Path) -> EtcdSettings {
+    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+    let mut params = CertificateParams::new(vec![]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    let now = std::time::SystemTime::now();
+    let days = |n: i64| {
+        let span = std::time::Duration::from_secs(n.unsigned_abs() * 86_400);
+        if n < 0 { now - span } else { now + span }
+    };
+    (params.not_before, params.not_after) = (days(from).into(), days(until).into());
+    let certificate = params.signed_by(&key, &ca).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(
+            vec![certificate.der().clone()],
+            rustls::pki_types::PrivatePkcs8KeyDer::from(key.serialize_der()).into(),
+        )
+        .unwrap();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let _ = acceptor.accept(stream).await;
+        }
+    });
+    let file = folder.join(format!("ca{from}.pem"));
+    std::fs::write(&file, ca.pem()).unwrap();
+    EtcdSettings { endpoints: vec![url], ca: Some(file), ..EtcdSettings::default() }
+}
+
+#[tokio::test]
+#[ignore = "run by tests/run --suite sense-etcd"]
+async fn a_wrong_clock_on_either_side_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    // Made by a member whose clock is ahead, or seen by a machine whose clock is; and the other way round.
+    for (from, until, says) in [(3, 300, "becomes valid only in"), (-300, -3, "expired")] {
+        let settings = with_certificate(from, until, folder.path());
+        let facts = pass(&settings, &mut Memory::default()).await;
+        match &facts.endpoints[0].status {
+            outrider_protocol::Fact::Unknown { cause: UnknownCause::TlsFailed, detail, .. } => {
+                assert!(detail.contains(says), "{detail}");
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(cause(&facts.members), Some(&UnknownCause::TlsFailed));
+        nothing_but_status_is_known(&facts);
+    }
+}

@@ -7,6 +7,7 @@
     reason = "a test may fail loudly"
 )]
 
+mod distribution;
 mod hostile;
 mod watching;
 
@@ -133,8 +134,10 @@ async fn three_members_die_and_come_back() {
     assert_eq!(others.len(), 2, "{others:?}");
     for (id, peer) in &scrape.peers {
         assert!(list.members.iter().any(|m| m.id == *id) && *id != facts.endpoints[0].member_id, "{id}");
-        assert!(peer.active == Some(true) && peer.received_bytes > 0.0, "{peer:?}");
+        assert_eq!(peer.active, Some(true), "{peer:?}");
     }
+    // Two followers have little to say to each other; the leader is heard from.
+    assert!(scrape.peers.values().any(|peer| peer.received_bytes > 0.0), "{:?}", scrape.peers);
     // Its own command line says who the member means to be, and how patient it is.
     let expected = facts.expected.as_ref().unwrap().value().unwrap();
     let own = list.members.iter().find(|m| m.id == facts.endpoints[0].member_id).unwrap();

@@ -90,7 +90,15 @@ async fn an_election_and_a_new_learner_are_seen() {
     println!("election seen after {} ms: {why}", took.as_millis());
 
     let mut facts = pass_until(&settings, &mut memory, |f| up(f) == 3).await;
-    let learner = cluster.add_learner().unwrap();
+    // etcd takes no member while one is connected for less than five seconds.
+    let start = Instant::now();
+    let learner = loop {
+        match cluster.add_learner() {
+            Ok(learner) => break learner,
+            Err(e) => assert!(start.elapsed().as_secs() < 60 && e.to_string().contains("unhealthy"), "{e}"),
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    };
     let (took, why) = changed(&settings, &mut memory, &mut facts, Duration::from_secs(60)).await;
     println!("new learner seen after {} ms: {why}", took.as_millis());
     let facts = pass_until(&settings, &mut memory, |f| up(f) == 4).await;

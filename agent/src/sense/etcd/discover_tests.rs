@@ -102,6 +102,11 @@ fn other_datastores_are_named_without_their_password() {
             ],
             "disable-etcd",
         ),
+        (
+            // Certificates of etcd may lie there from before.
+            vec![(format!("{K3S}/server/kine.sock"), ""), (format!("{K3S}/server/tls/etcd/client.crt"), "")],
+            "behind kine",
+        ),
         (vec![(format!("{RKE2}/agent/kubelet.kubeconfig"), "")], "agent"),
         (vec![("/etc/hostname".into(), "")], "no etcd here"),
     ] {

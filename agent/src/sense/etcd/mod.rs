@@ -16,6 +16,8 @@ mod discover;
 #[cfg(test)]
 mod discover_tests;
 mod disk;
+#[cfg(test)]
+mod disk_tests;
 mod expected;
 mod facts;
 mod learners;

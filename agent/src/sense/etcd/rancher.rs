@@ -83,12 +83,12 @@ fn find_in(
     if list(etcd.join("member"))?.is_some_and(|names| names.iter().any(|n| n == "wal")) {
         return Ok(Step::found(found(disk, program, config, data, &etcd.join("member/wal"))));
     }
-    if list(server)?.is_none() {
+    let Some(in_server) = list(server)? else {
         return Ok(match list(data.to_owned())? {
             Some(_) => Step::not_here(format!("{title} agent: etcd runs on the servers only")),
             None => Step::Next,
         });
-    }
+    };
     if let Some(endpoint) = &config.datastore_endpoint {
         // The endpoint may carry a password: only its kind is told.
         let kind = endpoint.split_once("://").map_or("sqlite", |(scheme, _)| scheme);
@@ -101,6 +101,12 @@ fn find_in(
     }
     if list(data.join("server/db"))?.is_some_and(|names| names.iter().any(|n| n == "state.db")) {
         return Ok(Step::not_here(format!("{title} server on sqlite (state.db), not etcd")));
+    }
+    // The endpoint may stand on the command line, which is not read: the socket tells that there is one.
+    if in_server.iter().any(|n| n == "kine.sock") {
+        return Ok(Step::not_here(format!(
+            "{title} server with another datastore behind kine (server/kine.sock), not etcd"
+        )));
     }
     if config.disable_etcd {
         return Ok(Step::not_here(format!("{title} server without etcd (disable-etcd)")));
