@@ -34,6 +34,8 @@ pub struct Finding {
     pub clear_after: Duration,
     /// With status `False`: the reason under which the condition goes `Unknown` at once, while `raise_after` runs.
     pub suspect: Option<ReasonCode>,
+    /// Once it has been shown for so long, it is as grave as this: what is normal for an hour is not for a day.
+    pub escalates: Option<(Duration, Severity)>,
 }
 
 impl Finding {
@@ -58,6 +60,7 @@ impl Finding {
             raise_after: Duration::ZERO,
             clear_after: Duration::ZERO,
             suspect: None,
+            escalates: None,
         }
     }
 
@@ -102,6 +105,13 @@ impl Finding {
     #[must_use]
     pub fn suspected_as(mut self, reason: ReasonCode) -> Self {
         self.suspect = Some(reason);
+        self
+    }
+
+    /// The same, graver once it has been shown for `after`.
+    #[must_use]
+    pub fn escalates(mut self, after: Duration, to: Severity) -> Self {
+        self.escalates = Some((after, to));
         self
     }
 

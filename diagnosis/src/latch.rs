@@ -4,7 +4,7 @@
 //! that a worse one waits for `raise_after` and a better one for `clear_after`; findings that return to what is shown
 //! drop the wait. Worse is decided by status (`True` < `Unknown` < `False`), then by severity; an equally bad one with
 //! another reason waits as a worse one does; one that is better by status and graver by severity waits for both. Three
-//! choices deserve their reason:
+//! choices deserve their reason (a finding that escalates is taken as the graver one it has become):
 //!
 //! - The wait runs on while the findings agree on the status and on being worse (or better), even if the reason
 //!   changes meanwhile: two causes that take turns must not hold an alarm back for ever.
@@ -59,7 +59,10 @@ pub fn latch(previous: &[Latch], judgement: &Judgement, now: Timestamp) -> Latch
         let old = if order.is_le() { before.next() } else { None };
         let new = if order.is_ge() { found.next() } else { None };
         match (old, new) {
-            (Some(old), Some(new)) => turn.weigh(old, new, |_| true),
+            (Some(old), Some(new)) => match escalated(old, new, now) {
+                Some(graver) => turn.weigh(old, &graver, |_| true),
+                None => turn.weigh(old, new, |_| true),
+            },
             (None, Some(new)) => turn.adopt_first(new),
             (Some(old), None) => turn.without_finding(old, judgement),
             (None, None) => break,
@@ -196,6 +199,18 @@ impl Turn {
         }
         condition
     }
+}
+
+/// The finding with the severity it has by the time it has been shown for; `None` while that is its own.
+fn escalated(old: &Latch, finding: &Finding, now: Timestamp) -> Option<Finding> {
+    let (after, severity) = finding.escalates?;
+    let shown = &old.condition;
+    let same_word = finding.status == shown.status && finding.reason == shown.reason;
+    (same_word && now.since(shown.last_transition_time) >= after).then(|| Finding {
+        severity,
+        raise_after: Duration::ZERO,
+        ..finding.clone()
+    })
 }
 
 /// How bad a verdict is: by status, then by severity.

@@ -112,6 +112,10 @@ open_enum! {
         EtcdDisk = "EtcdDisk",
         /// The member list is what the cluster should have.
         EtcdMembership = "EtcdMembership",
+        /// Every member runs one version of etcd.
+        EtcdVersions = "EtcdVersions",
+        /// A recent etcd snapshot exists.
+        EtcdSnapshots = "EtcdSnapshots",
         /// Certificates are valid, and will be for long enough.
         CertificatesValid = "CertificatesValid",
         /// The balancer accepts connections.
@@ -150,9 +154,13 @@ impl ConditionType {
         match self {
             T::GuestAgentReady => Check::GuestAgent,
             T::CloudInitSucceeded => Check::CloudInit,
-            T::EtcdMemberHealthy | T::EtcdQuorum | T::EtcdSpace | T::EtcdDisk | T::EtcdMembership => {
-                Check::Etcd
-            }
+            T::EtcdMemberHealthy
+            | T::EtcdQuorum
+            | T::EtcdSpace
+            | T::EtcdDisk
+            | T::EtcdMembership
+            | T::EtcdVersions
+            | T::EtcdSnapshots => Check::Etcd,
             T::LoadBalancerReachable
             | T::LoadBalancerForwarding
             | T::LoadBalancerWebSocket

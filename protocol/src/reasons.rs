@@ -156,6 +156,12 @@ reason_codes! {
         "The local etcd member is a learner and catches up.";
     EtcdMemberDown = "EtcdMemberDown", Error..=Error, "6e38f1ed83cd56d7ae208a4e9251285a",
         "The local etcd member does not answer.";
+    EtcdMemberRemoved = "EtcdMemberRemoved", Error..=Error, "3092709914d1e89d2bcdc2bdc80c8fc5",
+        "The local etcd member was removed from its cluster and holds old data.";
+    EtcdClusterReset = "EtcdClusterReset", Warn..=Warn, "ac46abd716cb3f654be63fe37e1fc5e8",
+        "The cluster was reset on this server, which has not been started normally since.";
+    EtcdLeaderUnstable = "EtcdLeaderUnstable", Warn..=Warn, "0e515d34296245b6efe22ed7154370c9",
+        "The leader changes again and again.";
     EtcdReadFailed = "EtcdReadFailed", Warn..=Error, "7e557f2bad164c3aa8bee2362d4ee8dc",
         "The local etcd member answers, but a linearizable read fails.";
     EtcdQuorumMet = "EtcdQuorumMet", Ok..=Ok, "16fdd58a418b55cab2926b6f326d36f2",
@@ -186,10 +192,14 @@ reason_codes! {
         "The member list is as expected.";
     EtcdGhostMember = "EtcdGhostMember", Warn..=Error, "14c9fd457cf75fc195aa85e334a1ea41",
         "A member has no Kubernetes node.";
-    EtcdLearnerJoining = "EtcdLearnerJoining", Info..=Warn, "1fc37ff900115c5282f5a76232517407",
+    EtcdLearnerJoining = "EtcdLearnerJoining", Info..=Info, "1fc37ff900115c5282f5a76232517407",
         "A learner joins and catches up.";
     EtcdLearnerBlocking = "EtcdLearnerBlocking", Warn..=Error, "236ba2c1b9e8530c98a76496ded17e8f",
         "A learner does not answer and blocks further joins.";
+    EtcdLearnerLagging = "EtcdLearnerLagging", Warn..=Warn, "ee7391581cd43e24d990a636575575e3",
+        "A learner does not catch up or is not promoted.";
+    EtcdPeerUrlMismatch = "EtcdPeerUrlMismatch", Warn..=Error, "b1efb51133bd41d7ff46a4998306c513",
+        "A peer URL is recorded otherwise than its member expects.";
     EtcdClusterIdMismatch = "EtcdClusterIdMismatch", Error..=Error, "df5d1fe2fc7f505189a42bb67e2f6956",
         "Members belong to different clusters.";
     EtcdMemberUnstarted = "EtcdMemberUnstarted", Info..=Warn, "f24aabd49a3259f885e8649782cb5b18",
@@ -198,6 +208,14 @@ reason_codes! {
         "Living members do not reach each other.";
     EtcdFailureDomain = "EtcdFailureDomain", Info..=Warn, "7ceefd292c6e42aaa6303b477112d32e",
         "One zone holds so many voters that its loss stops the cluster.";
+    EtcdRegionsDiffer = "EtcdRegionsDiffer", Warn..=Warn, "b709d42e3dcade5f2fea105e35676139",
+        "Members of one cluster lie in different regions.";
+    EtcdVersionsEqual = "EtcdVersionsEqual", Ok..=Ok, "905464d93e15682dd9fc2b639078203e",
+        "Every member runs one version of etcd.";
+    EtcdVersionSkew = "EtcdVersionSkew", Info..=Error, "b927ae4ac9bd000f2a9eb0b2cef57502",
+        "Members run different versions of etcd.";
+    EtcdLeadersDisagree = "EtcdLeadersDisagree", Warn..=Warn, "637b9f4366492544f1866c29f1ac9bce",
+        "Members see different leaders, or none, at the same time.";
     EtcdSpaceFree = "EtcdSpaceFree", Ok..=Ok, "2b4f30a33bab5fb0bca1a653fc3e86fd",
         "The database has room and no alarm is set.";
     EtcdSpaceLow = "EtcdSpaceLow", Warn..=Warn, "333b870f02e15bd6af9905a8b6d5fb8b",
@@ -208,6 +226,8 @@ reason_codes! {
         "Space is free again and the NOSPACE alarm is still set.";
     EtcdQuotaUnknown = "EtcdQuotaUnknown", Info..=Info, "dec206f27ed24555a5ad02881639c98e",
         "The quota is not reported and is not the default.";
+    EtcdDatabaseLarge = "EtcdDatabaseLarge", Info..=Warn, "48813f6d8d31e966504ca82d182b6cf9",
+        "The database is so large that snapshots and defragmentation take long.";
     EtcdCorrupt = "EtcdCorrupt", Error..=Error, "8abc022528b25d978ae7ec541405457c",
         "A CORRUPT alarm is set.";
     EtcdDiskFast = "EtcdDiskFast", Ok..=Ok, "0f10b4beb0bd512387ad6862c0053ee9",
@@ -216,6 +236,16 @@ reason_codes! {
         "fsync is slow.";
     EtcdDiskUnmeasured = "EtcdDiskUnmeasured", Info..=Info, "f55c8ee915c95e34a1faebf22bf52f56",
         "Too few writes between two scrapes to judge the disk.";
+    EtcdSnapshotsFresh = "EtcdSnapshotsFresh", Ok..=Ok, "205d8d68d95828f741649de26d644733",
+        "The newest etcd snapshot is recent.";
+    EtcdSnapshotsOnOneNode = "EtcdSnapshotsOnOneNode", Info..=Info, "c3af3687b533337ac8bcaf52e03bcf1a",
+        "Every known etcd snapshot lies on one node.";
+    EtcdSnapshotsStale = "EtcdSnapshotsStale", Warn..=Warn, "d981ef83eb3eef0b88f1d65f1b24671e",
+        "The newest etcd snapshot is too old.";
+    EtcdSnapshotsMissing = "EtcdSnapshotsMissing", Warn..=Warn, "f060b143d6e41acaa73cc6f7b325efb3",
+        "There is no etcd snapshot.";
+    EtcdSnapshotsDisabled = "EtcdSnapshotsDisabled", Info..=Warn, "f43c34525fb135b1e8595aaf65551011",
+        "Scheduled etcd snapshots are switched off.";
     CertificatesInDate = "CertificatesInDate", Ok..=Ok, "5dc253e8132a52c7ad01fb148e291b24",
         "Certificates are valid for long enough.";
     CertificateEnding = "CertificateEnding", Info..=Error, "1816a2f2e28a5a60898800366a4b4a61",

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use outrider_diagnosis::fleet::{Member, judge_cluster};
+use outrider_diagnosis::fleet::{Member, judge_cluster, picture};
 use outrider_diagnosis::latch;
 use outrider_protocol::{ClusterView, Condition, Latch, NodeState, Status, Timestamp, Transition, TypeMeta};
 
@@ -92,28 +92,24 @@ impl Cluster {
             || !self.judged().latches.is_empty()
     }
 
-    /// Judges the members' reports at `now` and latches the verdict.
-    pub(crate) fn judge(&self, now: Timestamp) -> Verdict {
-        // Copied out first: no lock of a member is held while the rules run.
-        let members: Vec<(Arc<NodeRecord>, Status, Option<Arc<NodeState>>)> = self
+    /// What is known of each member, by name. Copied out: no lock of a member is held while the rules run.
+    fn known(&self) -> Vec<Known> {
+        let mut known: Vec<Known> = self
             .members()
             .values()
             .map(|node| {
                 let inner = node.inner();
-                (inner.record.clone(), inner.heard(), inner.state().cloned())
+                Known { record: inner.record.clone(), ready: inner.heard(), state: inner.state().cloned() }
             })
             .collect();
-        let mut views: Vec<Member<'_>> = members
-            .iter()
-            .map(|(record, ready, state)| Member {
-                name: &record.name,
-                ready: *ready,
-                zone: state.as_ref().map_or("", |s| &s.zone),
-                region: state.as_ref().map_or("", |s| &s.region),
-                etcd: state.as_ref().and_then(|s| s.etcd.as_ref()),
-            })
-            .collect();
-        views.sort_by(|a, b| a.name.cmp(b.name));
+        known.sort_by(|a, b| a.record.name.cmp(&b.record.name));
+        known
+    }
+
+    /// Judges the members' reports at `now` and latches the verdict.
+    pub(crate) fn judge(&self, now: Timestamp) -> Verdict {
+        let known = self.known();
+        let views: Vec<Member<'_>> = known.iter().map(Known::as_member).collect();
         let judgement = judge_cluster(&self.name, &views, now);
         let mut judged = self.judged();
         let latched = latch(&judged.latches, &judgement, now);
@@ -129,15 +125,35 @@ impl Cluster {
     }
 
     /// The cluster as it is shown.
-    pub(crate) fn view(&self) -> ClusterView {
-        let nodes: Vec<Arc<Node>> = self.members().values().cloned().collect();
-        let mut nodes: Vec<String> = nodes.iter().map(|n| n.inner().record.name.clone()).collect();
-        nodes.sort();
+    pub(crate) fn view(&self, now: Timestamp) -> ClusterView {
+        let known = self.known();
+        let views: Vec<Member<'_>> = known.iter().map(Known::as_member).collect();
         ClusterView {
             meta: TypeMeta::new("Cluster"),
             name: self.name.to_string(),
-            nodes,
+            nodes: known.iter().map(|k| k.record.name.clone()).collect(),
             conditions: self.judged().conditions.clone(),
+            etcd: picture(&views, now),
+        }
+    }
+}
+
+/// A member as the rules are told of it.
+struct Known {
+    record: Arc<NodeRecord>,
+    ready: Status,
+    state: Option<Arc<NodeState>>,
+}
+
+impl Known {
+    fn as_member(&self) -> Member<'_> {
+        let state = self.state.as_deref();
+        Member {
+            name: &self.record.name,
+            ready: self.ready,
+            zone: state.map_or("", |s| &s.zone),
+            region: state.map_or("", |s| &s.region),
+            etcd: state.and_then(|s| s.etcd.as_ref()),
         }
     }
 }

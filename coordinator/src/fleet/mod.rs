@@ -272,6 +272,6 @@ impl Fleet {
 
     /// A cluster as it is shown now.
     pub(crate) fn cluster_view(&self, cluster: &Cluster) -> ClusterView {
-        cluster.view()
+        cluster.view(self.clock.now())
     }
 }

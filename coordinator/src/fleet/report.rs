@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use outrider_protocol::{NodeReport, NodeState, Timestamp, Transition};
+use outrider_diagnosis::fleet::trim;
+use outrider_protocol::{Fact, NodeReport, NodeState, Timestamp, Transition};
 
 use super::node::{LastReport, own_ready};
 use super::{Fleet, Node, hearing};
@@ -135,8 +136,12 @@ fn newer_state(before: Option<&LastReport>, report: &NodeReport) -> bool {
     behind.is_zero() || behind > REORDERED_WITHIN
 }
 
-/// The state without the room its vectors grew into: it stays for long, and there are many.
+/// The state without what no verdict here reads and without the room its vectors grew into: it stays for long, and there
+/// are many.
 fn pack(mut state: NodeState) -> Arc<NodeState> {
+    if let Some(Fact::Known { value, .. }) = &mut state.etcd {
+        trim(value);
+    }
     state.conditions.shrink_to_fit();
     state.identity.macs.shrink_to_fit();
     state.identity.addresses.shrink_to_fit();

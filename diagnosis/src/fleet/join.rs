@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use outrider_protocol::{EndpointFacts, Fact, Member, MemberList, Timestamp};
+use outrider_protocol::{EndpointFacts, EndpointStatus, Fact, Member, MemberList, Status, Timestamp};
 
 use super::View;
+use crate::rules::etcd::membership::{has_node, kubernetes_nodes};
 use crate::rules::etcd::quorum::{Health, Proof, Tally, Voter};
 use crate::rules::etcd::view;
 use crate::wording::Span;
@@ -13,55 +14,106 @@ use crate::wording::Span;
 /// node has not spoken since is unknown, afterwards the word of its own node, which is still heard, stands.
 const UNCONFIRMED: Duration = Duration::from_secs(120);
 
-pub(super) fn tally<'a>(
-    group: &[View<'a>],
-    list: &'a MemberList,
-    nodes: Option<&[String]>,
-    now: Timestamp,
-) -> Tally<'a> {
+pub(super) fn tally<'a>(group: &[View<'a>], list: &'a MemberList, now: Timestamp) -> Tally<'a> {
     let voters = list.members.iter().filter(|m| !m.is_learner).map(|member| {
         let (health, why) = health(group, list, member, now);
-        let ghost = nodes.is_some_and(|n| {
-            !member.name.is_empty() && !crate::rules::etcd::membership::has_node(&member.name, n)
-        });
+        let ghost = kubernetes_node(group, member) == Status::False;
         Voter { id: &member.id, name: view::display_name(member), health, why, ghost }
     });
     let timeout = group.iter().map(|v| v.etcd.election_timeout_ms).max().unwrap_or(0);
     Tally {
         voters: voters.collect(),
         learners: list.members.iter().filter(|m| m.is_learner).count(),
-        proof: proof(group),
+        proof: proof(group, list),
         election_timeout: Duration::from_millis(u64::from(timeout)),
         list_may_be_stale: !list.linearizable,
         seen_from: String::new(),
+        snapshot: None,
     }
 }
 
 /// The newest report that tried a linearizable read: an older one that worked proves nothing any more.
-fn proof(group: &[View<'_>]) -> Proof {
-    let tried = |e: &EndpointFacts| match &e.linearizable_read {
+/// What a learner answers or not proves nothing (D7).
+fn proof(group: &[View<'_>], list: &MemberList) -> Proof {
+    let votes = |e: &EndpointFacts| !list.members.iter().any(|m| m.is_learner && m.id == e.member_id);
+    let tried = |e: &&EndpointFacts| match &e.linearizable_read {
         Fact::Known { .. } => true,
-        Fact::Unknown { cause, .. } => view::is_down(cause),
+        // A read at a member that is away says no more than that it is away, unless it is the node's own.
+        Fact::Unknown { cause, .. } => view::is_down(cause) && (e.local || e.status.value().is_some()),
         _ => false,
     };
-    let newest = group.iter().filter(|v| v.etcd.endpoints.iter().any(tried)).max_by_key(|v| v.at);
+    let newest =
+        group.iter().filter(|v| v.etcd.endpoints.iter().filter(tried).any(votes)).max_by_key(|v| v.at);
     newest.map_or(Proof::None, |v| view::proof(v.etcd))
 }
 
-fn health(group: &[View<'_>], list: &MemberList, member: &Member, now: Timestamp) -> (Health, String) {
+/// Whether Kubernetes has the member's node: by the newest report that knows the nodes and lists the member. A member
+/// without a name has never started, so no node can be told by it.
+pub(super) fn kubernetes_node(group: &[View<'_>], member: &Member) -> Status {
+    if member.name.is_empty() {
+        return Status::Unknown;
+    }
+    let knows = |v: &&View<'_>| {
+        v.list().is_some_and(|l| l.members.iter().any(|m| m.id == member.id))
+            && kubernetes_nodes(v.etcd).is_some()
+    };
+    let newest = group.iter().filter(|v| v.etcd.kubernetes_nodes.value().is_some()).filter(knows);
+    match newest.max_by_key(|v| v.at).and_then(|v| kubernetes_nodes(v.etcd)) {
+        Some(nodes) if has_node(&member.name, nodes) => Status::True,
+        Some(_) => Status::False,
+        None => Status::Unknown,
+    }
+}
+
+/// The newest answer of `member` in any report; of answers of one age that of its own node.
+pub(super) fn answer<'a, 'v>(
+    group: &'v [View<'a>],
+    member: &'a Member,
+) -> Option<(&'v View<'a>, &'a EndpointStatus)> {
+    let answers = group.iter().filter_map(|v| {
+        let status = view::endpoints_of(v.etcd, member).find_map(|e| e.status.value())?;
+        Some((v, status))
+    });
+    answers.max_by_key(|(v, _)| (v.at, v.local_id == member.id))
+}
+
+/// Since when the node behind `v` has not reached `member`; `None` when it reached it or did not ask.
+pub(super) fn lost_since(v: &View<'_>, member: &Member) -> Option<Timestamp> {
+    let mut onset: Option<Timestamp> = None;
+    let mut asked = false;
+    for e in view::endpoints_of(v.etcd, member) {
+        match &e.status {
+            Fact::Unknown { cause, .. } if view::is_down(cause) => {}
+            Fact::Absent { .. } => {}
+            _ => return None,
+        }
+        asked = true;
+        let since = e.down_since.unwrap_or(v.at);
+        onset = Some(onset.map_or(since, |o| o.min(since)));
+    }
+    onset.filter(|_| asked)
+}
+
+pub(super) fn health(
+    group: &[View<'_>],
+    list: &MemberList,
+    member: &Member,
+    now: Timestamp,
+) -> (Health, String) {
     // The newest reading that the member itself answered, and the newest loss of it.
     let mut answered: Option<(Timestamp, &View<'_>, Health, String)> = None;
     let mut lost: Option<(Timestamp, &View<'_>, String)> = None;
     let mut unknown: Option<String> = None;
     for v in group {
         let direct = view::endpoints_of(v.etcd, member).any(|e| e.status.value().is_some());
+        // Of readings of one age, its own node's word counts.
+        let own = |v: &View<'_>| v.local_id == member.id;
+        if direct && answered.as_ref().is_some_and(|(at, w, ..)| (v.at, own(v)) <= (*at, own(w))) {
+            continue;
+        }
         let (health, why) = view::health(v.etcd, list, member, now);
         if direct {
-            // Of readings of one age, its own node's word counts.
-            let own = |v: &View<'_>| v.local_id == member.id;
-            if answered.as_ref().is_none_or(|(at, w, ..)| (v.at, own(v)) > (*at, own(w))) {
-                answered = Some((v.at, v, health, why));
-            }
+            answered = Some((v.at, v, health, why));
         } else if health == Health::Down {
             let onset = view::endpoints_of(v.etcd, member).filter_map(|e| e.down_since).min().unwrap_or(v.at);
             if lost.as_ref().is_none_or(|(at, ..)| onset > *at) {

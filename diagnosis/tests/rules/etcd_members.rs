@@ -89,7 +89,7 @@ fn a_learner_that_never_gets_in_sync_is_warned_about_with_its_lag() {
         &f,
         Status::True,
         Severity::Warn,
-        ReasonCode::EtcdLearnerJoining,
+        ReasonCode::EtcdLearnerLagging,
         &["111000 behind", "60 min", "2380"],
     );
 }

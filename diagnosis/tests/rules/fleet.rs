@@ -276,7 +276,7 @@ fn zones_that_hold_the_quorum() {
         Status::True,
         Severity::Info,
         ReasonCode::EtcdFailureDomain,
-        &["Zone a holds 3 of 3 voters", "1 zones"],
+        &["Zone a holds 3 of 3 voters", "quorum is lost with the zone", "1 zone"],
     );
     let mut three = with(&["a", "a", "b"], 3);
     assert_eq!(membership(&three).severity, Severity::Info, "two zones cannot do better");

@@ -62,7 +62,10 @@ fn names(diagnosis: &Diagnosis) -> String {
 fn table(diagnosis: &Diagnosis, layout: Layout) -> String {
     let clusters = diagnosis.clusters.iter().map(|cluster| {
         let summary = report::summary(&cluster.conditions, layout.colour);
-        format!("cluster {}: {summary}\n\n{}", cluster.name, report::rows(&cluster.conditions, layout))
+        let etcd = cluster.etcd.as_ref();
+        // Ages are told as of the capture, for nothing is known of the time since.
+        let etcd = etcd.map(|e| crate::show::etcd::tables(e, e.observed_at, layout)).unwrap_or_default();
+        format!("cluster {}: {summary}\n\n{}{etcd}", cluster.name, report::rows(&cluster.conditions, layout))
     });
     let nodes = diagnosis.nodes.iter().map(|node| report::node(node, layout));
     clusters.chain(nodes).collect::<Vec<_>>().join("\n")
@@ -172,6 +175,7 @@ fn clusters(nodes: &[NodeFacts], verdicts: &[NodeConditions]) -> Vec<ClusterView
                 name: name.to_owned(),
                 nodes: members.iter().map(|(facts, _)| facts.node.name.clone()).collect(),
                 conditions: latched.conditions,
+                etcd: outrider_diagnosis::fleet::picture(&judged, now),
             }
         })
         .collect()

@@ -91,7 +91,7 @@ impl<T: AsRef<str>> From<T> for Cell {
 
 /// One column of the items of type `T`: its title, whether only `-o wide` shows it, and its cell for an item.
 pub(crate) struct Column<T: ?Sized> {
-    title: &'static str,
+    title: String,
     wide: bool,
     cell: Box<dyn Fn(&T) -> Cell + Send + Sync>,
 }
@@ -99,15 +99,15 @@ pub(crate) struct Column<T: ?Sized> {
 impl<T: ?Sized> Column<T> {
     /// A column that is always shown.
     pub(crate) fn new<C: Into<Cell>>(
-        title: &'static str,
+        title: impl Into<String>,
         cell: impl Fn(&T) -> C + Send + Sync + 'static,
     ) -> Self {
-        Self { title, wide: false, cell: Box::new(move |item| cell(item).into()) }
+        Self { title: title.into(), wide: false, cell: Box::new(move |item| cell(item).into()) }
     }
 
     /// A column of `-o wide`.
     pub(crate) fn wide<C: Into<Cell>>(
-        title: &'static str,
+        title: impl Into<String>,
         cell: impl Fn(&T) -> C + Send + Sync + 'static,
     ) -> Self {
         Self { wide: true, ..Self::new(title, cell) }
@@ -165,7 +165,7 @@ impl<T: ?Sized> Table<T> {
     where
         T: 'a,
     {
-        let titles = self.columns.iter().map(|column| Cell::from(column.title)).collect();
+        let titles = self.columns.iter().map(|column| Cell::from(&column.title)).collect();
         let rows =
             items.into_iter().map(|item| self.columns.iter().map(|column| (column.cell)(item)).collect());
         let rows: Vec<Vec<Cell>> = title.then_some(titles).into_iter().chain(rows).collect();

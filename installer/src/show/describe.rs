@@ -52,14 +52,21 @@ pub(crate) fn node(node: &NodeView, events: &[EventView], now: Timestamp, layout
 
 /// A cluster: its members as they are, and the conditions over all of them.
 pub(crate) fn cluster(cluster: &ClusterView, members: &[NodeView], now: Timestamp, layout: Layout) -> String {
-    let mut out = fields(&[("Name", cluster.name.clone()), ("Nodes", cluster.nodes.len().to_string())]);
+    let mut about = vec![("Name", cluster.name.clone()), ("Nodes", cluster.nodes.len().to_string())];
+    if let Some(etcd) = &cluster.etcd {
+        about.extend(super::etcd::fields(etcd, now));
+    }
+    let mut out = fields(&about);
     out.push_str(&format!("\nConditions: {}\n", report::summary(&cluster.conditions, layout.colour)));
     out.push_str(&report::rows(&cluster.conditions, layout));
+    if let Some(etcd) = &cluster.etcd {
+        out.push_str(&super::etcd::tables(etcd, now, layout));
+    }
     out.push_str(&format!("\nNodes:\n{}", table(super::nodes::columns(now), layout).render(members)));
     out
 }
 
-fn table<T>(columns: Vec<Column<T>>, layout: Layout) -> Table<T> {
+pub(super) fn table<T>(columns: Vec<Column<T>>, layout: Layout) -> Table<T> {
     let mut table = Table::new(columns, layout.wide);
     table.limit = layout.width;
     table.colour = layout.colour;

@@ -3,6 +3,7 @@
 pub(crate) mod clusters;
 pub(crate) mod conditions;
 pub(crate) mod describe;
+pub(crate) mod etcd;
 pub(crate) mod events;
 pub(crate) mod nagios;
 pub(crate) mod nodes;

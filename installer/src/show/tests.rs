@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use outrider_protocol::{
-    Check, ClusterView, Condition, ConditionType, EventView, Identity, NodeConditions, NodeRef, NodeView,
-    NotApplicable, Profile, ReasonCode, Severity, Status, Timestamp, TokenKind, TokenView, Transition,
-    TypeMeta,
+    Check, ClusterEtcd, ClusterMember, ClusterView, Condition, ConditionType, EventView, Identity,
+    MatrixCell, MatrixRow, MemberHealth, MemberRole, MemberStatus, NewestSnapshot, NodeConditions, NodeRef,
+    NodeView, NotApplicable, Profile, ReasonCode, Severity, Status, Timestamp, TokenKind, TokenView,
+    Transition, TypeMeta, UnheardNode,
 };
 
 use super::report::Layout;
@@ -147,8 +148,92 @@ fn some_clusters() -> Vec<ClusterView> {
         name: name.to_owned(),
         nodes: nodes.iter().map(|name| (*name).to_owned()).collect(),
         conditions,
+        etcd: None,
     };
-    vec![cluster("empty", &[], Vec::new()), cluster("rancher", &["db1", "db2", "db3"], vec![quorum])]
+    let mut rancher = cluster("rancher", &["db1", "db2", "db3"], vec![quorum]);
+    rancher.etcd = Some(some_etcd());
+    vec![cluster("empty", &[], Vec::new()), rancher]
+}
+
+/// Two of three servers are gone, one of them a ghost, and a learner is on its way.
+fn some_etcd() -> ClusterEtcd {
+    let gone = at("2027-03-01T11:59:29.000Z");
+    let member = |n: u64, health: MemberHealth, role: MemberRole, lag: u64| ClusterMember {
+        id: format!("{n:x}a"),
+        name: format!("db{n}-1a2b3c4d"),
+        node: format!("db{n}"),
+        zone: "zone-a".to_owned(),
+        region: String::new(),
+        role,
+        why: if health == MemberHealth::Down {
+            "does not answer at https://192.0.2.12:2379".to_owned()
+        } else {
+            String::new()
+        },
+        down_since: (health == MemberHealth::Down).then_some(gone),
+        kubernetes_node: if n == 3 { Status::False } else { Status::True },
+        peer_urls: vec![format!("https://192.0.2.1{n}:2380")],
+        alarms: if n == 1 { vec!["NOSPACE".to_owned()] } else { Vec::new() },
+        status: (health != MemberHealth::Down).then(|| MemberStatus {
+            at: now(),
+            version: "3.5.16".to_owned(),
+            db_size_bytes: 2_147_483_648,
+            db_in_use_bytes: 310_000_000,
+            raft_term: 7,
+            raft_index: 120_000 - lag,
+            raft_lag: lag,
+            leader: if n == 1 { String::new() } else { "db1-1a2b3c4d".to_owned() },
+        }),
+        health,
+    };
+    let cell = |n: u64, reached, own| MatrixCell {
+        member_id: format!("{n:x}a"),
+        reached,
+        peer: if reached == Status::False { Status::False } else { Status::Unknown },
+        own,
+        since: (reached == Status::False).then_some(gone),
+        cause: String::new(),
+    };
+    ClusterEtcd {
+        cluster_id: "c1".to_owned(),
+        observed_at: at("2027-03-01T11:59:58.000Z"),
+        voters: 3,
+        quorum: 2,
+        healthy: 0,
+        unknown: 0,
+        tolerated: 0,
+        tolerated_without_ghosts: Some(0),
+        learners: 1,
+        members: vec![
+            member(1, MemberHealth::NoLeader, MemberRole::Voter, 0),
+            member(2, MemberHealth::Down, MemberRole::Voter, 0),
+            member(3, MemberHealth::Down, MemberRole::Voter, 0),
+            member(4, MemberHealth::Healthy, MemberRole::Learner, 111_000),
+        ],
+        matrix: [1, 4]
+            .into_iter()
+            .map(|n| MatrixRow {
+                node: format!("db{n}"),
+                at: at("2027-03-01T11:59:57.000Z"),
+                cells: vec![
+                    cell(1, if n == 4 { Status::Unknown } else { Status::True }, n == 1),
+                    cell(2, Status::False, false),
+                    cell(3, Status::False, false),
+                    cell(4, Status::True, n == 4),
+                ],
+            })
+            .collect(),
+        unheard: vec![UnheardNode { node: "db2".to_owned(), why: "silent".to_owned() }],
+        newest_snapshot: Some(NewestSnapshot {
+            node: "db1".to_owned(),
+            folder: "/var/lib/rancher/rke2/server/db/snapshots".to_owned(),
+            name: "etcd-snapshot-db1-1772366400".to_owned(),
+            at: at("2027-03-01T00:00:02.000Z"),
+            size_bytes: 52_000_000,
+            nodes: 1,
+            object_storage: false,
+        }),
+    }
 }
 
 fn some_events() -> Vec<EventView> {
@@ -260,6 +345,11 @@ fn lists_of_the_fleet() {
 fn all_that_is_known_of_one() {
     golden("describe-node.txt", &describe::node(&some_nodes()[0], &some_events(), now(), PLAIN));
     golden("describe-cluster.txt", &describe::cluster(&some_clusters()[1], &some_nodes()[..1], now(), PLAIN));
+    let narrow = Layout { width: Some(100), ..PLAIN };
+    golden(
+        "describe-cluster-100.txt",
+        &describe::cluster(&some_clusters()[1], &some_nodes()[..1], now(), narrow),
+    );
 }
 
 #[test]

@@ -5,10 +5,12 @@
 use std::time::Duration;
 
 use outrider_protocol::{
-    ConditionType, EtcdFacts, EtcdMetrics, EtcdScrape, Fact, Histogram, ReasonCode as R, Severity, Status,
-    Thresholds, Timestamp,
+    ConditionType, EtcdFacts, EtcdMetrics, EtcdScrape, Fact, ReasonCode as R, Severity, Status, Thresholds,
+    Timestamp,
 };
 
+use super::histogram::Difference;
+use super::links::{self, Network};
 use crate::finding::Finding;
 use crate::rules::unread;
 use crate::wording::{Percent, Span, percent};
@@ -23,7 +25,7 @@ const ENOUGH_WRITES: u64 = 20;
 pub(super) fn judge(etcd: &EtcdFacts, at: Timestamp, limits: &Thresholds) -> Finding {
     match &etcd.metrics {
         Fact::Known { value, at, .. } => match &value.earlier {
-            Some(earlier) => compare(earlier, value, limits, *at),
+            Some(earlier) => compare(etcd, earlier, value, limits, *at),
             None => unmeasured(*at, "only one scrape has been made; the next one shows a rate"),
         },
         other => unread(TYPE, "etcd's metrics", other, Severity::Info).unwrap_or_else(|| {
@@ -50,7 +52,13 @@ fn unmeasured(at: Timestamp, why: &str) -> Finding {
     .waits(RAISE, Duration::ZERO)
 }
 
-fn compare(earlier: &EtcdScrape, metrics: &EtcdMetrics, limits: &Thresholds, at: Timestamp) -> Finding {
+fn compare(
+    etcd: &EtcdFacts,
+    earlier: &EtcdScrape,
+    metrics: &EtcdMetrics,
+    limits: &Thresholds,
+    at: Timestamp,
+) -> Finding {
     let latest = &metrics.latest;
     let span = latest.at.since(earlier.at);
     if span.is_zero() {
@@ -94,69 +102,29 @@ fn compare(earlier: &EtcdScrape, metrics: &EtcdMetrics, limits: &Thresholds, at:
         return Finding::new(TYPE, Status::True, Severity::Ok, R::EtcdDiskFast, at, message)
             .waits(RAISE, CLEAR);
     };
-    let message = format!("The disk is slow now: {numbers}; limits {warn} ms and {error} ms.");
-    Finding::new(TYPE, status, severity, R::EtcdDiskSlow, at, message).waits(RAISE, CLEAR).advice(
-        "This is the disk, not the network: give etcd's data folder a disk of its own (SSD, no shared or thin-provisioned \
-         pool) and see what else writes there. Do not restart etcd because it is slow.",
-    )
-}
-
-/// Observations between two scrapes, by upper bound in seconds, cumulative.
-struct Difference {
-    buckets: Vec<(f64, u64)>,
-    total: u64,
-}
-
-/// A quantile; beyond the last finite bucket it is known only to be more.
-#[derive(Clone, Copy)]
-struct Quantile {
-    seconds: f64,
-    or_more: bool,
-}
-
-impl std::fmt::Display for Quantile {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let ms = self.seconds * 1000.0;
-        let more = if self.or_more { "more than " } else { "" };
-        if ms < 100.0 { write!(f, "{more}{ms:.1} ms") } else { write!(f, "{more}{ms:.0} ms") }
-    }
-}
-
-impl Difference {
-    /// `None` when a counter went back: the process is another one.
-    fn new(earlier: &Histogram, latest: &Histogram) -> Option<Self> {
-        let total = latest.count.checked_sub(earlier.count)?;
-        // The last bucket stands for infinity and holds the total, whatever its bound is written as.
-        let infinite = latest.buckets.last().is_some_and(|(_, n)| *n == latest.count);
-        let finite = latest.buckets.len().saturating_sub(usize::from(infinite));
-        let mut buckets = Vec::with_capacity(finite);
-        for (bound, count) in &latest.buckets[..finite] {
-            // A bound that the earlier scrape lacks cannot be compared.
-            if let Some((_, before)) = earlier.buckets.iter().find(|(b, _)| b == bound) {
-                buckets.push((*bound, count.checked_sub(*before)?));
-            }
-        }
-        Some(Self { buckets, total })
-    }
-
-    /// The `q` quantile, linear within its bucket.
-    fn quantile(&self, q: f64) -> Quantile {
-        let rank = q * self.total as f64;
-        let (mut lower, mut below) = (0.0, 0u64);
-        for (bound, count) in &self.buckets {
-            if *count as f64 >= rank {
-                let inside = count.saturating_sub(below).max(1) as f64;
-                let share = ((rank - below as f64) / inside).clamp(0.0, 1.0);
-                return Quantile { seconds: lower + (bound - lower) * share, or_more: false };
-            }
-            (lower, below) = (*bound, *count);
-        }
-        Quantile { seconds: lower, or_more: true }
-    }
-
-    /// How many observations took longer than the first bound at or above `seconds`, and that bound.
-    fn over(&self, seconds: f64) -> (u64, f64) {
-        let bucket = self.buckets.iter().find(|(bound, _)| *bound >= seconds).or(self.buckets.last());
-        bucket.map_or((0, seconds), |(bound, count)| (self.total.saturating_sub(*count), *bound))
-    }
+    let network = links::network(metrics, etcd.members.value(), etcd.election_timeout_ms);
+    let (trips, cause) = match network {
+        Network::Fine(trips) => (
+            format!("; peer round trip p99 {trips}"),
+            "This is the disk, not the network: peers answer in time.",
+        ),
+        Network::Slow(slow) => (
+            format!("; peer round trip p99 is slow too: {slow}"),
+            "The disk is slow by itself, for fsync waits for no peer; the way to the named peers is slow as well and needs \
+             a look of its own.",
+        ),
+        Network::Unmeasured => (
+            "; peer round trips were not measured".to_owned(),
+            "fsync waits for the disk alone, so this is the disk, not the network, whatever the peers do.",
+        ),
+    };
+    let place = match etcd.data_folder.as_ref().and_then(Fact::value) {
+        Some(folder) => format!(" ({})", folder.path),
+        None => String::new(),
+    };
+    let message = format!("The disk is slow now: {numbers}; limits {warn} ms and {error} ms{trips}.");
+    Finding::new(TYPE, status, severity, R::EtcdDiskSlow, at, message).waits(RAISE, CLEAR).advice(format!(
+        "{cause} Bring p99 from {p99} below {warn} ms: give etcd's data folder{place} a disk of its own (SSD, no shared or \
+         thin-provisioned pool) and see what else writes there. Do not restart etcd because it is slow.",
+    ))
 }

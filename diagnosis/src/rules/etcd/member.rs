@@ -3,19 +3,25 @@
 use std::time::Duration;
 
 use outrider_protocol::{
-    ConditionType, EndpointFacts, EtcdFacts, Fact, ReasonCode as R, Severity, Status, Timestamp, UnknownCause,
+    ConditionType, EndpointFacts, EndpointStatus, EtcdFacts, Fact, ReasonCode as R, Severity, Status,
+    Thresholds, Timestamp, UnknownCause,
 };
 
+use super::histogram::Difference;
+use super::links::{self, Network};
 use super::view::{is_down, lacks_leader, name_of, silent_for};
 use crate::finding::Finding;
+use crate::wording::{Span, names};
 
 const TYPE: ConditionType = ConditionType::EtcdMemberHealthy;
 
 /// A static pod is restarted within seconds.
 const RAISE: Duration = Duration::from_secs(15);
 const CLEAR: Duration = Duration::from_secs(5);
+/// A change of leader by itself is no news; several within minutes are a fault that goes on.
+const LEADER_CHANGES: f64 = 3.0;
 
-pub(super) fn judge(etcd: &EtcdFacts, at: Timestamp, now: Timestamp) -> Finding {
+pub(super) fn judge(etcd: &EtcdFacts, at: Timestamp, now: Timestamp, limits: &Thresholds) -> Finding {
     let local = etcd.endpoints.iter().filter(|e| e.local);
     // Loopback and node address are one member: the one that answers speaks for it.
     let Some(endpoint) = local.max_by_key(|e| e.status.value().is_some()) else {
@@ -27,23 +33,14 @@ pub(super) fn judge(etcd: &EtcdFacts, at: Timestamp, now: Timestamp) -> Finding 
             format!("No endpoint of this node's own member is known (found by {}).", etcd.found_by),
         );
     };
-    let list = etcd.members.value();
     let url = &endpoint.endpoint;
-    let new = |status, severity, reason, message: String| {
-        Finding::new(TYPE, status, severity, reason, at, message).waits(RAISE, CLEAR)
-    };
     let status = match &endpoint.status {
         Fact::Known { value, .. } => value,
         Fact::Unknown { cause, detail, .. } if is_down(cause) => {
-            let since = silent_for(endpoint, now);
-            let message = format!("The local member does not answer at {url}{since}: {cause}, {detail}.");
-            return new(Status::False, Severity::Error, R::EtcdMemberDown, message)
-                .advice(down_advice(cause));
+            return down(etcd, endpoint, cause, &format!(": {cause}, {detail}"), at, now);
         }
         Fact::Absent { .. } => {
-            let message = format!("The local member is not there at {url}.");
-            return new(Status::False, Severity::Error, R::EtcdMemberDown, message)
-                .advice(down_advice(&UnknownCause::ConnectionRefused));
+            return down(etcd, endpoint, &UnknownCause::ConnectionRefused, ": nothing is there", at, now);
         }
         Fact::Unknown { cause, detail, .. } => {
             let message = format!("The local member could not be asked at {url}: {detail}.");
@@ -55,63 +52,177 @@ pub(super) fn judge(etcd: &EtcdFacts, at: Timestamp, now: Timestamp) -> Finding 
         }
     };
 
-    let name = name_of(list, &status.member_id);
+    let name = name_of(etcd.members.value(), &status.member_id);
     if status.is_learner {
         let message = format!(
             "{name} at {url} is a learner at raft index {}; it does not vote yet and cannot answer health reads.",
             status.raft_index
         );
-        return new(Status::True, Severity::Info, R::EtcdMemberIsLearner, message)
-            .advice("Wait, it is not broken: the leader promotes it when it has caught up.");
+        return new(Status::True, Severity::Info, R::EtcdMemberIsLearner, at, message)
+            .advice(format!("Wait, it is not broken: the leader promotes {name} when it has caught up."));
     }
     if lacks_leader(status) {
-        let message = format!("{name} at {url} answers and sees no leader (raft term {}).", status.raft_term);
-        return new(Status::False, Severity::Error, R::EtcdNoLeader, message).advice(
-            "See EtcdQuorum: without a quorum there is no leader. If quorum holds elsewhere, check port 2380 from and \
-             to this node. Do not restart etcd because it has no leader.",
-        );
+        return leaderless(etcd, name, url, status, at);
     }
-    read(endpoint, name, &new)
+    reset(etcd, name, at).unwrap_or_else(|| read(etcd, endpoint, name, at, limits))
+}
+
+fn new(status: Status, severity: Severity, reason: R, at: Timestamp, message: String) -> Finding {
+    Finding::new(TYPE, status, severity, reason, at, message).waits(RAISE, CLEAR)
+}
+
+fn down(
+    etcd: &EtcdFacts,
+    endpoint: &EndpointFacts,
+    cause: &UnknownCause,
+    why: &str,
+    at: Timestamp,
+    now: Timestamp,
+) -> Finding {
+    let (url, since) = (&endpoint.endpoint, silent_for(endpoint, now));
+    let message = format!("The local member does not answer at {url}{since}{why}.");
+    let folder = etcd.data_folder.as_ref().and_then(Fact::value);
+    match folder {
+        Some(folder) if folder.tombstone => {
+            let path = &folder.path;
+            let message =
+                format!("{message} It was removed from its cluster for good (tombstone in {path}).");
+            new(Status::False, Severity::Error, R::EtcdMemberRemoved, at, message).advice(format!(
+                "\"member has been permanently removed\" means: wipe the data and rejoin. A person makes sure that this \
+                 server is to come back, empties {path} (it holds nothing that the cluster lacks) and starts the server \
+                 with the same token, so that it joins as a new member. Starting it again with the old data does not help."
+            ))
+        }
+        Some(folder) if folder.reset_flag => {
+            let message =
+                format!("{message} The cluster was reset on this server (reset-flag by {}).", folder.path);
+            new(Status::False, Severity::Error, R::EtcdMemberDown, at, message).advice(format!(
+                "The reset is done: do not reset again. A person starts this server normally first, with the same token, \
+                 and only then the others, each with its own data folder emptied; as long as one of them runs with its old \
+                 data, it disturbs this one. {}",
+                down_advice(cause, url)
+            ))
+        }
+        _ => new(Status::False, Severity::Error, R::EtcdMemberDown, at, message)
+            .advice(down_advice(cause, url)),
+    }
+}
+
+fn down_advice(cause: &UnknownCause, url: &str) -> String {
+    match cause {
+        UnknownCause::ConnectionRefused => format!(
+            "Nothing listens at {url}: see whether etcd's pod or service runs and what its log ends with. \"member has been \
+             permanently removed\" there means that its data folder has to be emptied before it joins again."
+        ),
+        _ => format!(
+            "The port is there and etcd does not answer at {url} in time: look at the disk and at the log before anything \
+             else; a restart does not make a slow disk faster."
+        ),
+    }
+}
+
+fn leaderless(etcd: &EtcdFacts, name: &str, url: &str, status: &EndpointStatus, at: Timestamp) -> Finding {
+    let broken = etcd.metrics.value().map(|m| links::broken(etcd, m)).unwrap_or_default();
+    let links = if broken.is_empty() {
+        String::new()
+    } else {
+        format!("; its connections on port 2380 are down to {}", names(&broken, 7))
+    };
+    let message =
+        format!("{name} at {url} answers and sees no leader (raft term {}){links}.", status.raft_term);
+    let to = if broken.is_empty() { "this node".to_owned() } else { names(&broken, 7) };
+    new(Status::False, Severity::Error, R::EtcdNoLeader, at, message).advice(format!(
+        "See EtcdQuorum: without a quorum there is no leader. If quorum holds elsewhere, check port 2380 between {name} and \
+         {to}, both ways. Do not restart etcd because it has no leader."
+    ))
+}
+
+/// A flag that a reset left behind while the member runs: the others were told to come back empty (D19).
+fn reset(etcd: &EtcdFacts, name: &str, at: Timestamp) -> Option<Finding> {
+    let folder = etcd.data_folder.as_ref().and_then(Fact::value).filter(|f| f.reset_flag)?;
+    let members = etcd.members.value().map_or(0, |l| l.members.len());
+    let message = format!(
+        "{name} answers; its cluster was reset on this server (reset-flag by {}) and has {members} of its members now.",
+        folder.path
+    );
+    Some(new(Status::True, Severity::Warn, R::EtcdClusterReset, at, message).advice(format!(
+        "The flag goes with the next normal start of this server. Before the others join {name} again: each of them stopped, \
+         its own data folder emptied, the same token. A server that still runs with its old data disturbs this one."
+    )))
 }
 
 fn read(
+    etcd: &EtcdFacts,
     endpoint: &EndpointFacts,
     name: &str,
-    new: &impl Fn(Status, Severity, R, String) -> Finding,
+    at: Timestamp,
+    limits: &Thresholds,
 ) -> Finding {
     let url = &endpoint.endpoint;
     match &endpoint.linearizable_read {
-        Fact::Known { value, .. } => {
-            let version = endpoint.status.value().map_or("", |s| s.version.as_str());
-            let message =
-                format!("{name} at {url} (etcd {version}) answered a linearizable read in {value:.1} ms.");
-            new(Status::True, Severity::Ok, R::EtcdMemberAnswers, message)
-        }
         Fact::Unknown { cause, detail, .. } if is_down(cause) => {
             let message =
                 format!("{name} at {url} answers, but a linearizable read failed: {cause}, {detail}.");
-            new(Status::False, Severity::Warn, R::EtcdReadFailed, message).advice(
-                "See EtcdQuorum and EtcdDisk: quorum or a slow disk is the usual cause. Do not restart etcd because it \
-                 is slow.",
-            )
+            return new(Status::False, Severity::Warn, R::EtcdReadFailed, at, message).advice(format!(
+                "See EtcdQuorum and EtcdDisk of {name}: quorum or a slow disk is the usual cause. Do not restart etcd \
+                 because it is slow."
+            ));
         }
-        _ => {
-            let message =
-                format!("{name} at {url} answers; a linearizable read was not possible for this client.");
-            new(Status::True, Severity::Ok, R::EtcdMemberAnswers, message)
-        }
+        _ => {}
     }
+    if let Some(unstable) = leader_changes(etcd, name, at, limits) {
+        return unstable;
+    }
+    let message = match &endpoint.linearizable_read {
+        Fact::Known { value, .. } => {
+            let version = endpoint.status.value().map_or("", |s| s.version.as_str());
+            format!("{name} at {url} (etcd {version}) answered a linearizable read in {value:.1} ms.")
+        }
+        _ => format!("{name} at {url} answers; a linearizable read was not possible for this client."),
+    };
+    new(Status::True, Severity::Ok, R::EtcdMemberAnswers, at, message)
 }
 
-fn down_advice(cause: &UnknownCause) -> &'static str {
-    match cause {
-        UnknownCause::ConnectionRefused => {
-            "Nothing listens there: see whether etcd's pod or service runs and what its log ends with. \"member has been \
-             permanently removed\" means that its data folder has to be emptied before it joins again."
-        }
-        _ => {
-            "The port is there and etcd does not answer in time: look at the disk and at the log before anything else; \
-             a restart does not make a slow disk faster."
-        }
+/// A leader that changes again and again, and what the disk and the peers say to it (D9).
+fn leader_changes(etcd: &EtcdFacts, name: &str, at: Timestamp, limits: &Thresholds) -> Option<Finding> {
+    let metrics = etcd.metrics.value()?;
+    let earlier = metrics.earlier.as_ref()?;
+    let changes = metrics.latest.leader_changes - earlier.leader_changes;
+    let span = metrics.latest.at.since(earlier.at);
+    if changes < LEADER_CHANGES || span.is_zero() {
+        return None;
     }
+    let fsync = Difference::new(&earlier.wal_fsync, &metrics.latest.wal_fsync).filter(|d| d.total > 0);
+    let p99 = fsync.map(|d| d.quantile(0.99));
+    let slow_disk = p99.is_some_and(|p| p.seconds * 1000.0 > limits.etcd_fsync_warn_ms);
+    let network = links::network(metrics, etcd.members.value(), etcd.election_timeout_ms);
+    let disk = p99.map_or("fsync not measured".to_owned(), |p| format!("fsync p99 {p}"));
+    let (trips, advice) = match (slow_disk, &network) {
+        (true, Network::Slow(slow)) => (
+            slow.clone(),
+            format!("Disk and network are both slow: {name}'s disk first (see EtcdDisk), then the way to {slow}."),
+        ),
+        (true, Network::Fine(trips)) => {
+            (trips.clone(), format!("It is the disk, not the network: see EtcdDisk of {name}."))
+        }
+        (true, Network::Unmeasured) => {
+            ("not measured".to_owned(), format!("{name}'s disk is slow, which is enough for this: see EtcdDisk."))
+        }
+        (false, Network::Slow(slow)) => (
+            slow.clone(),
+            format!("It is the network, not this disk: look at the way between {name} and {slow} (loss, MTU, load)."),
+        ),
+        (false, _) => (
+            "fine or not measured".to_owned(),
+            "Neither this disk nor a peer is slow: look at the disk of the member that leads, at restarts of etcd, and at \
+             processor time that the machines do not get."
+                .to_owned(),
+        ),
+    };
+    let message = format!(
+        "{name} saw the leader change {changes:.0} times in {}; {disk}; peer round trips: {trips}.",
+        Span(span)
+    );
+    let advice = format!("{advice} Do not restart etcd because of it.");
+    Some(new(Status::True, Severity::Warn, R::EtcdLeaderUnstable, at, message).advice(advice))
 }

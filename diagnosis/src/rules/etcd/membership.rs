@@ -1,5 +1,5 @@
-//! `EtcdMembership`: ghosts, learners, members that never started, members of another cluster
-//! (`facts/etcd.md`, sections 3, 6 and 7).
+//! `EtcdMembership`: ghosts, members that never started, members of another cluster (`facts/etcd.md`, sections 6 and
+//! 7); learners and peer URLs have files of their own.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use outrider_protocol::{
 };
 
 use super::quorum::{Health, Tally, quorum_of, tolerated};
-use super::view::{display_name, endpoints_of, is_down};
+use super::{learners, peers};
 use crate::finding::Finding;
-use crate::wording::{Count, Span, names};
+use crate::wording::{Count, names};
 
 const TYPE: ConditionType = ConditionType::EtcdMembership;
 
@@ -42,7 +42,8 @@ pub(super) fn judge(
     }
     let mut found: Vec<Finding> = Vec::new();
     found.extend(other_cluster(etcd, list, at));
-    found.extend(learners(etcd, list, stalled, at, now));
+    found.extend(peers::judge(etcd, list, at));
+    found.extend(learners::judge(etcd, list, stalled, at, now));
     found.extend(ghosts(tally, at));
     found.extend(unstarted(list, at));
     worst_of(found)
@@ -55,13 +56,15 @@ pub(super) fn judge(
                 Fact::Unknown { cause, .. } => format!("not compared with Kubernetes nodes ({cause})"),
                 _ => "not compared with Kubernetes nodes".to_owned(),
             };
-            let message = format!("{}, none stuck; {compared}.", Count(list.members.len(), "member"));
+            let urls =
+                if peers::is_compared(etcd) { "; this member's peer URL is the configured one" } else { "" };
+            let message = format!("{}, none stuck; {compared}{urls}.", Count(list.members.len(), "member"));
             Finding::new(TYPE, Status::True, Severity::Ok, R::EtcdMembersExpected, at, message)
         })
         .waits(RAISE, CLEAR)
 }
 
-/// The gravest finding, with what the others say appended: one condition, nothing hidden.
+/// The gravest finding, with what the others say, and what to do about it, appended: one condition, nothing hidden.
 pub(crate) fn worst_of(mut found: Vec<Finding>) -> Option<Finding> {
     // Stable: among equals the order of the rules decides.
     found.sort_by_key(|f| std::cmp::Reverse(f.severity));
@@ -70,6 +73,11 @@ pub(crate) fn worst_of(mut found: Vec<Finding>) -> Option<Finding> {
     for other in found {
         worst.message.push_str(" Also: ");
         worst.message.push_str(&other.message);
+        // Waiting needs no second word; what a person has to do must not hide behind another fault.
+        if other.severity >= Severity::Warn && !worst.advice.contains(&other.advice) {
+            worst.advice.push_str(" Also: ");
+            worst.advice.push_str(&other.advice);
+        }
     }
     Some(worst)
 }
@@ -81,9 +89,9 @@ fn other_cluster(etcd: &EtcdFacts, list: &MemberList, at: Timestamp) -> Option<F
         let other = !status.cluster_id.is_empty()
             && !list.cluster_id.is_empty()
             && status.cluster_id != list.cluster_id;
-        other.then(|| format!("{} (cluster {})", e.endpoint, status.cluster_id))
+        other.then_some((e.endpoint.as_str(), status.cluster_id.as_str()))
     });
-    let others: Vec<String> = others.collect();
+    let others: Vec<(&str, &str)> = others.collect();
     if others.is_empty() {
         return None;
     }
@@ -92,108 +100,22 @@ fn other_cluster(etcd: &EtcdFacts, list: &MemberList, at: Timestamp) -> Option<F
         others.len(),
         etcd.endpoints.len(),
         list.cluster_id,
-        names(&others, NAMED)
+        names(others.iter().map(|(endpoint, id)| format!("{endpoint} (cluster {id})")), NAMED)
     );
+    let who = names(others.iter().map(|(endpoint, _)| *endpoint), NAMED);
     Some(
         Finding::new(TYPE, Status::False, Severity::Error, R::EtcdClusterIdMismatch, at, message)
-            .advice(CLUSTER_ID_ADVICE),
+            .advice(cluster_id_advice(&who, &list.cluster_id)),
     )
 }
 
-pub(crate) const CLUSTER_ID_ADVICE: &str = "A node was rebuilt under its old name or address, restored alone, or bootstrapped a cluster of its own. Find out \
-     which side holds the data that counts. Adding a node again needs its member removed and its data folder empty; both \
-     are a person's steps.";
-
-fn learners(
-    etcd: &EtcdFacts,
-    list: &MemberList,
-    stalled: Duration,
-    at: Timestamp,
-    now: Timestamp,
-) -> Vec<Finding> {
-    let front = etcd.endpoints.iter().filter_map(|e| e.status.value()).map(|s| s.raft_index).max();
-    let learners = list.members.iter().filter(|m| m.is_learner);
-    learners.map(|m| learner(etcd, m, front, stalled, at, now)).collect()
-}
-
-fn learner(
-    etcd: &EtcdFacts,
-    member: &Member,
-    front: Option<u64>,
-    stalled: Duration,
-    at: Timestamp,
-    now: Timestamp,
-) -> Finding {
-    let name = display_name(member);
-    let age = etcd.learners_since.get(&member.id).map(|t| now.since(*t));
-    let age_words = age.map(|a| format!(", seen for {}", Span(a))).unwrap_or_default();
-    let new = |severity, reason, message: String| {
-        let status = if reason == R::EtcdLearnerBlocking { Status::False } else { Status::True };
-        Finding::new(TYPE, status, severity, reason, at, message)
-    };
-
-    let mut index = None;
-    let (mut answers, mut silent, mut down_since) = (false, false, None);
-    for e in endpoints_of(etcd, member) {
-        match &e.status {
-            Fact::Known { value, .. } => {
-                answers = true;
-                index = index.max(Some(value.raft_index));
-            }
-            // "rpc not supported for learner" is an answer (D7).
-            Fact::Unknown { cause, .. } if !is_down(cause) => answers = true,
-            _ => {
-                silent = true;
-                down_since = e.down_since;
-            }
-        }
-    }
-    // A learner that was never asked is not silent; one that publishes no address has not come up since it was added.
-    let never_up = member.client_urls.is_empty() || member.name.is_empty();
-    let silent_for = if answers {
-        None
-    } else if silent {
-        Some(down_since.map_or(Duration::ZERO, |t| now.since(t)))
-    } else if never_up {
-        Some(age.unwrap_or_default())
-    } else {
-        None
-    };
-
-    let unreachable = silent_for.map(|d| format!("has not answered for {}", Span(d)));
-    if let (Some(d), Some(words)) = (silent_for, &unreachable)
-        && d >= stalled
-    {
-        let message = format!(
-            "Learner {name} {words}{age_words} (limit {}) and blocks every further join (\"too many learner members\").",
-            Span(stalled)
-        );
-        return new(Severity::Warn, R::EtcdLearnerBlocking, message).advice(
-            "Bring that machine back, or, if it is gone for good, a person removes the learner; then the waiting node \
-             joins by itself. Voters are not affected.",
-        );
-    }
-    let lag = match (index, front) {
-        (Some(i), Some(front)) => {
-            format!("raft index {i} of {front}, {} behind", front.saturating_sub(i))
-        }
-        _ => "its raft index was not read".to_owned(),
-    };
-    let words = unreachable.map(|w| format!(" and {w}")).unwrap_or_default();
-    let slow = age.is_some_and(|a| a >= stalled);
-    let message = format!(
-        "Learner {name} is joining, catching up: {lag}{age_words}{words}; it is not counted as a voter."
-    );
-    if slow {
-        new(Severity::Warn, R::EtcdLearnerJoining, message).advice(
-            "It has been catching up for longer than usual. See whether its lag shrinks, whether port 2380 is open both \
-             ways between it and the leader, and how fast its disk is.",
-        )
-    } else {
-        new(Severity::Info, R::EtcdLearnerJoining, message).advice(
-            "Wait, it is not broken: the leader promotes it when it has caught up. One learner at a time.",
-        )
-    }
+/// What people do about `who`, who are not of the cluster `id` (D10).
+pub(crate) fn cluster_id_advice(who: &str, id: &str) -> String {
+    format!(
+        "{who}: rebuilt under the old name or address, restored alone, or bootstrapped apart. Find out which side holds the \
+         data that counts before anything else. Whoever is to join cluster {id} again needs the old member removed and the \
+         data folder empty; both are a person's steps, and Outrider does neither."
+    )
 }
 
 pub(crate) fn ghosts(tally: &Tally<'_>, at: Timestamp) -> Option<Finding> {
@@ -224,12 +146,20 @@ pub(crate) fn ghosts(tally: &Tally<'_>, at: Timestamp) -> Option<Finding> {
         tolerated(left, healthy_left)
     );
     Some(Finding::new(TYPE, Status::False, Severity::Warn, R::EtcdGhostMember, at, message).advice(
-        "A person makes sure that the machine is gone for good (a server without kubelet has no Kubernetes node either), \
-         then removes the member while quorum holds. Outrider does not remove members.",
+        format!(
+            "A person makes sure that the {} of {} {} gone for good (a server without kubelet has no Kubernetes node either), \
+             then removes {} while quorum holds ({} of {} healthy voters needed now). Outrider does not remove members.",
+            if ghosts.len() == 1 { "machine" } else { "machines" },
+            names(ghosts.iter().map(|g| g.name), NAMED),
+            if ghosts.len() == 1 { "is" } else { "are" },
+            if ghosts.len() == 1 { "that member" } else { "those members, one at a time," },
+            quorum_of(voters),
+            voters,
+        ),
     ))
 }
 
-fn unstarted(list: &MemberList, at: Timestamp) -> Option<Finding> {
+pub(crate) fn unstarted(list: &MemberList, at: Timestamp) -> Option<Finding> {
     let new: Vec<&Member> = list.members.iter().filter(|m| m.name.is_empty() && !m.is_learner).collect();
     if new.is_empty() {
         return None;
@@ -239,9 +169,11 @@ fn unstarted(list: &MemberList, at: Timestamp) -> Option<Finding> {
         Count(new.len(), "voter"),
         names(new.iter().map(|m| format!("{} ({})", m.id, names(&m.peer_urls, 2))), NAMED)
     );
-    Some(Finding::new(TYPE, Status::True, Severity::Warn, R::EtcdMemberUnstarted, at, message).advice(
-        "Start etcd on that machine with the peer URL recorded above. If it will never come, a person removes the member.",
-    ))
+    let urls = names(new.iter().map(|m| names(&m.peer_urls, 2)), NAMED);
+    Some(Finding::new(TYPE, Status::True, Severity::Warn, R::EtcdMemberUnstarted, at, message).advice(format!(
+        "Start etcd on the machine that is to listen at {urls}. If it will never come, a person removes {}.",
+        names(new.iter().map(|m| m.id.as_str()), NAMED)
+    )))
 }
 
 /// Names of the Kubernetes nodes, if members can be matched with them: an empty list, or one in which no member has its

@@ -1,10 +1,16 @@
-//! etcd as one node sees it: `EtcdMemberHealthy`, `EtcdQuorum`, `EtcdMembership`, `EtcdSpace`, `EtcdDisk`
-//! (`facts/etcd.md`). Everything here only reads; removing, resetting, clearing and restarting is a person's work.
+//! etcd as one node sees it: `EtcdMemberHealthy`, `EtcdQuorum`, `EtcdMembership`, `EtcdSpace`, `EtcdDisk`,
+//! `EtcdSnapshots` (`facts/etcd.md`). Everything here only reads; removing, resetting, clearing and restarting is a
+//! person's work.
 
 mod disk;
+mod histogram;
+pub(crate) mod learners;
+pub(crate) mod links;
 mod member;
 pub(crate) mod membership;
+pub(crate) mod peers;
 pub(crate) mod quorum;
+pub(crate) mod snapshots;
 mod space;
 pub(crate) mod view;
 
@@ -14,7 +20,7 @@ use super::unread;
 use crate::finding::{Finding, Judgement};
 
 pub(crate) fn judge(out: &mut Judgement, etcd: &EtcdFacts, at: Timestamp, facts: &NodeFacts) {
-    out.findings.push(member::judge(etcd, at, facts.now));
+    out.findings.push(member::judge(etcd, at, facts.now, &facts.thresholds));
     match &etcd.members {
         Fact::Known { value: list, .. } => {
             let nodes = membership::kubernetes_nodes(etcd);
@@ -29,6 +35,7 @@ pub(crate) fn judge(out: &mut Judgement, etcd: &EtcdFacts, at: Timestamp, facts:
     }
     out.findings.push(space::judge(etcd, at, &facts.thresholds));
     out.findings.push(disk::judge(etcd, at, &facts.thresholds));
+    out.findings.extend(snapshots::judge(etcd, at, facts.now));
 }
 
 /// Without a member list nobody knows how many voters there are: unknown, and an outage if no endpoint answers.

@@ -66,6 +66,8 @@ pub(crate) struct Tally<'a> {
     pub(crate) list_may_be_stale: bool,
     /// Who looked, to end the sentence; empty for one node.
     pub(crate) seen_from: String,
+    /// The newest snapshot known, in words.
+    pub(crate) snapshot: Option<String>,
 }
 
 /// Voters that must be healthy: more than half.
@@ -104,6 +106,11 @@ impl Tally<'_> {
     fn unhealthy(&self) -> String {
         let all = self.voters.iter().filter(|v| v.health != Health::Healthy);
         names(all.map(|v| format!("{} {}", v.name, v.why)), NAMED)
+    }
+
+    /// Names of the voters whose health is among `of`.
+    fn named(&self, of: &[Health]) -> String {
+        names(self.voters.iter().filter(|v| of.contains(&v.health)).map(|v| v.name), NAMED)
     }
 }
 
@@ -148,7 +155,11 @@ fn holds(tally: &Tally<'_>, at: Timestamp) -> Finding {
                 R::EtcdSingleVoter,
                 format!("Quorum holds, with nothing in reserve: {numbers}{read}{from}."),
             )
-            .advice("One voter tolerates no failure; three tolerate one. Keep etcd snapshots elsewhere."),
+            .advice(format!(
+                "1 voter tolerates 0 failures, 3 tolerate 1: add two servers where an outage matters, and keep etcd \
+                 snapshots off {}.",
+                tally.named(&[Health::Healthy])
+            )),
             n if n % 2 == 0 => new(
                 Severity::Warn,
                 R::EtcdEvenVoters,
@@ -157,7 +168,13 @@ fn holds(tally: &Tally<'_>, at: Timestamp) -> Finding {
                     n - 1
                 ),
             )
-            .advice(format!("Add one server to make {} voters, or take one away on purpose.", n + 1)),
+            .advice(format!(
+                "{n} voters are no better than {}, and one more can fail. Add one server to make {} voters, which tolerate \
+                 {}, or take one away on purpose.",
+                n - 1,
+                n + 1,
+                tolerated(n + 1, n + 1)
+            )),
             _ => new(Severity::Ok, R::EtcdQuorumMet, format!("Quorum holds: {numbers}{read}{from}.")),
         };
         return finding.waits(REDUCED_RAISE, CLEAR);
@@ -170,38 +187,70 @@ fn holds(tally: &Tally<'_>, at: Timestamp) -> Finding {
     if !seen_enough || (unknown > 0 && healthy + unknown == voters) {
         // At best as bad as no tolerance: either the way to the others is closed, or the read was the last one.
         let severity = if at_best == 0 { Severity::Error } else { Severity::Warn };
-        return new(severity, R::EtcdVotersUnseen, message).waits(REDUCED_RAISE, CLEAR).advice(
-            "Let this node reach the client port (2379) of the other servers with its client certificate; until then \
-             it cannot tell how many more may fail.",
-        );
+        return new(severity, R::EtcdVotersUnseen, message).waits(REDUCED_RAISE, CLEAR).advice(format!(
+            "Let this node reach the client port (2379) of {} with its client certificate; until then it cannot tell \
+             whether {} or {at_best} more of {voters} may fail.",
+            tally.named(&[Health::Unknown, Health::Down, Health::NoLeader]),
+            tolerated(voters, healthy)
+        ));
     }
     if at_best > 0 {
-        return new(Severity::Warn, R::EtcdToleranceReduced, message).waits(REDUCED_RAISE, CLEAR).advice(
-            "Bring the named member back. Do not remove a member or reset the cluster while the machine may return.",
-        );
+        return new(Severity::Warn, R::EtcdToleranceReduced, message).waits(REDUCED_RAISE, CLEAR).advice(format!(
+            "Bring {} back: {at_best} more of {voters} may fail until then. Do not remove a member or reset the cluster while \
+             its machine may return.",
+            tally.named(&[Health::Down, Health::NoLeader, Health::Unknown])
+        ));
     }
     // A ghost will not come back and was counted against the cluster all along: a standing fault, not an incident.
     let only_ghosts = tally.voters.iter().all(|v| v.health == Health::Healthy || v.ghost);
     let severity = if only_ghosts { Severity::Warn } else { Severity::Error };
+    let away = tally.named(&[Health::Down, Health::NoLeader, Health::Unknown]);
     let advice = if only_ghosts {
-        "The named members have no Kubernetes node and still count. A person who knows that their machines are gone for \
-         good removes them; Outrider does not."
+        format!(
+            "{away}: no Kubernetes node and still counted, so quorum is {} of {voters}. A person who knows that the machine is \
+             gone for good removes the member; Outrider does not.",
+            quorum_of(voters)
+        )
     } else {
-        "The next loss stops the cluster: bring the named member back first, and restart, drain or upgrade no other \
-         server until then. Do not remove members or reset the cluster."
+        format!(
+            "The next loss stops the cluster: bring {away} back first, and restart, drain or upgrade none of {} until then. \
+             Do not remove members or reset the cluster.",
+            tally.named(&[Health::Healthy])
+        )
     };
     let message = format!("The next loss stops the cluster: {numbers}; {unhealthy}{read}{from}.");
     new(severity, R::EtcdNoTolerance, message).waits(REDUCED_RAISE, CLEAR).advice(advice)
 }
 
-const LOST_ADVICE: &str = "Bring the named members back, one is enough if it makes the quorum; writes go on by themselves then. Do not restart \
-     the ones that answer. A cluster reset is the last resort of a person, with the other servers stopped, the newest \
-     snapshot and the same token at hand.";
-
 fn lost(tally: &Tally<'_>, at: Timestamp) -> Finding {
     let message = format!("Quorum is lost: {}; {}{}.", tally.numbers(), tally.unhealthy(), tally.seen_from);
     certain_later(tally, Finding::new(TYPE, Status::False, Severity::Error, R::EtcdQuorumLost, at, message))
-        .advice(LOST_ADVICE)
+        .advice(lost_advice(tally))
+}
+
+fn lost_advice(tally: &Tally<'_>) -> String {
+    let voters = tally.voters.len();
+    let answering = tally.count(Health::Healthy) + tally.count(Health::NoLeader);
+    let missing = quorum_of(voters).saturating_sub(answering).max(1);
+    let even = if voters.is_multiple_of(2) {
+        format!(
+            " ({voters} voters need {} and tolerate no more than {} would)",
+            quorum_of(voters),
+            voters - 1
+        )
+    } else {
+        String::new()
+    };
+    let rest = match tally.named(&[Health::Healthy, Health::NoLeader]) {
+        names if names.is_empty() => String::new(),
+        names => format!(" Do not restart {names}."),
+    };
+    let snapshot = tally.snapshot.as_deref().unwrap_or("none is known here");
+    format!(
+        "Bring {missing} of {} back{even}; writes go on by themselves then.{rest} A cluster reset is a person's last resort. \
+         Before it: are the other members stopped? Which is the newest snapshot ({snapshot})? Is the token the same?",
+        tally.named(&[Health::Down, Health::Unknown])
+    )
 }
 
 fn no_leader(tally: &Tally<'_>, at: Timestamp) -> Finding {
@@ -211,10 +260,12 @@ fn no_leader(tally: &Tally<'_>, at: Timestamp) -> Finding {
         tally.unhealthy(),
         tally.seen_from
     );
-    certain_later(tally, Finding::new(TYPE, Status::False, Severity::Error, R::EtcdNoLeader, at, message)).advice(
-        "An election takes a moment. If it does not end: check port 2380 between the servers both ways, their clocks and \
-         the disk latency. Do not restart etcd because it has no leader.",
-    )
+    certain_later(tally, Finding::new(TYPE, Status::False, Severity::Error, R::EtcdNoLeader, at, message)).advice(format!(
+        "An election takes {} ms or a little more. If it does not end: check port 2380 between {} both ways, their clocks \
+         and the disk latency. Do not restart etcd because it has no leader.",
+        tally.election_timeout.as_millis(),
+        tally.named(&[Health::Healthy, Health::NoLeader])
+    ))
 }
 
 /// Suspected at once, certain only after etcd's own limit: an election is no outage.
@@ -234,10 +285,11 @@ fn reads_fail(tally: &Tally<'_>, at: Timestamp) -> Finding {
     );
     Finding::new(TYPE, Status::Unknown, Severity::Error, R::EtcdQuorumSuspected, at, message)
         .waits(tally.election_timeout, CLEAR)
-        .advice(
-            "See whether a leader changes again and again (etcdctl endpoint status) and how slow the disks are; check \
-             port 2380 between the servers. Do not restart etcd because it is slow.",
-        )
+        .advice(format!(
+            "See whether the leader changes again and again (EtcdMemberHealthy) and how slow the disks of {} are (EtcdDisk); \
+             check port 2380 between them. Do not restart etcd because it is slow.",
+            tally.named(&[Health::Healthy])
+        ))
 }
 
 /// Neither holds nor lost can be said.
@@ -253,8 +305,11 @@ fn untold(tally: &Tally<'_>, at: Timestamp) -> Finding {
     let reason = if leaderless || failed { R::EtcdQuorumSuspected } else { R::EtcdVotersUnknown };
     let wanted = if failed || tally.count(Health::Healthy) == 0 { Severity::Error } else { Severity::Warn };
     let severity = within_range(&reason, wanted);
-    Finding::new(TYPE, Status::Unknown, severity, reason, at, message).waits(tally.election_timeout, CLEAR).advice(
-        "Let this node ask the other servers: client port 2379, its client certificate, the right CA. The causes above \
-         are of the question, not of the members.",
-    )
+    let unseen = tally.voters.iter().filter(|v| v.health == Health::Unknown).count();
+    Finding::new(TYPE, Status::Unknown, severity, reason, at, message).waits(tally.election_timeout, CLEAR).advice(format!(
+        "{unseen} of {voters} voters could not be asked. Let {} be asked: client port 2379, this node's client certificate, \
+         the right CA. The causes above are of the question, not of the members.",
+        tally.named(&[Health::Unknown]),
+        voters = tally.voters.len(),
+    ))
 }

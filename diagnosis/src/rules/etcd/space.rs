@@ -13,7 +13,7 @@ use outrider_protocol::{
 use super::view::name_of;
 use crate::finding::Finding;
 use crate::rules::unread;
-use crate::wording::{Bytes, Percent, Short, names, percent};
+use crate::wording::{Bytes, Percent, Short, Span, names, percent};
 
 const TYPE: ConditionType = ConditionType::EtcdSpace;
 const RAISE: Duration = Duration::from_secs(60);
@@ -25,8 +25,12 @@ const DEFAULT_QUOTA: u64 = 2_147_483_648;
 const SIZE_NEAR_PERCENT: f64 = 90.0;
 /// A file this far above the default quota proves that the quota is another one (small overshoot is normal).
 const PROOF_OF_OTHER_QUOTA_PERCENT: f64 = 105.0;
-/// Above this size a defragmentation takes long enough to be felt (D20).
+/// Above this size a snapshot and a defragmentation take long enough to be felt (D20, rancher/rke2#6385).
 const LARGE: u64 = 1_000_000_000;
+/// 8 GB were reported to take 30 to 40 s on dedicated machines (k3s-io/k3s#11122): 5 s a GB, more on a slow disk.
+const SECONDS_A_GB: u64 = 5;
+/// K3s and RKE2 defragment at their start and give it this long (k3s-io/k3s:pkg/etcd/etcd.go, k3s-io/k3s#11122).
+const DEFRAG_LIMIT: Duration = Duration::from_secs(30);
 
 struct Space<'a> {
     name: &'a str,
@@ -36,6 +40,9 @@ struct Space<'a> {
     in_use: Option<u64>,
     quota: u64,
     quota_is_default: bool,
+    /// Free bytes beside the file, where the member is the local one and they could be read.
+    free: Option<u64>,
+    folder: &'a str,
 }
 
 impl<'a> Space<'a> {
@@ -44,7 +51,14 @@ impl<'a> Space<'a> {
         let size = bytes(status.db_size_bytes);
         let in_use = bytes(status.db_in_use_bytes);
         let quota = bytes(status.quota_bytes);
+        let local = etcd
+            .endpoints
+            .iter()
+            .any(|e| e.local && e.status.value().is_some_and(|own| own.member_id == status.member_id));
+        let folder = etcd.data_folder.as_ref().and_then(Fact::value).filter(|_| local);
         Self {
+            free: folder.and_then(|f| f.free_bytes),
+            folder: folder.map_or("", |f| &f.path),
             name: name_of(etcd.members.value(), &status.member_id),
             id: &status.member_id,
             size,
@@ -61,6 +75,11 @@ impl<'a> Space<'a> {
 
     fn size_percent(&self) -> f64 {
         percent(self.size, self.quota)
+    }
+
+    /// How long a defragmentation or a snapshot takes, roughly.
+    fn duration(&self) -> Duration {
+        Duration::from_secs((self.size.div_ceil(1_000_000_000) * SECONDS_A_GB).max(1))
     }
 
     fn freeable(&self) -> Option<u64> {
@@ -117,7 +136,15 @@ pub(super) fn judge(etcd: &EtcdFacts, at: Timestamp, limits: &Thresholds) -> Fin
         rank(a).total_cmp(&rank(b))
     });
     match worst {
-        Some(worst) => without_alarm(worst, at, limits).waits(RAISE, CLEAR),
+        Some(worst) => {
+            let finding = without_alarm(worst, at, limits);
+            let largest = spaces.iter().max_by_key(|s| (s.free.is_some_and(|free| free < s.size), s.size));
+            let finding = match (&finding.severity, largest.and_then(|s| large(s, at))) {
+                (Severity::Ok, Some(large)) => large,
+                _ => finding,
+            };
+            finding.waits(RAISE, CLEAR)
+        }
         None => {
             let cause = etcd.endpoints.iter().find_map(|e| match &e.status {
                 Fact::Unknown { cause, .. } => Some(cause.clone()),
@@ -223,15 +250,21 @@ fn without_alarm(space: &Space<'_>, at: Timestamp, limits: &Thresholds) -> Findi
             Bytes(space.size),
             Bytes(DEFAULT_QUOTA)
         );
-        return new(Status::Unknown, Severity::Info, R::EtcdQuotaUnknown, message)
-            .advice("Look up --quota-backend-bytes of this cluster and watch the size against it.");
+        return new(Status::Unknown, Severity::Info, R::EtcdQuotaUnknown, message).advice(format!(
+            "Look up --quota-backend-bytes of {} and hold {} against it.",
+            space.name,
+            Short(space.size)
+        ));
     }
     if space.in_use.is_some() && space.used_percent() > limits.etcd_space_warn_percent {
         let message = format!("No alarm is set, but the quota is nearly used up. {numbers}.");
-        return new(Status::True, Severity::Warn, R::EtcdSpaceLow, message).advice(
-            "Defragmentation will not help. Find what fills it (events, secrets, custom resources), remove objects and \
-             compact, or raise the quota, before the alarm stops all writes.",
-        );
+        return new(Status::True, Severity::Warn, R::EtcdSpaceLow, message).advice(format!(
+            "Defragmentation will not help: it frees {}. Find what fills {} (events, secrets, custom resources), remove \
+             objects and compact, or raise the quota of {}, before the alarm stops all writes of the cluster.",
+            space.freeable().map_or("nothing".to_owned(), |n| format!("about {}", Short(n))),
+            space.name,
+            Short(space.quota)
+        ));
     }
     if space.size_percent() > SIZE_NEAR_PERCENT {
         let frees = space
@@ -248,9 +281,64 @@ fn without_alarm(space: &Space<'_>, at: Timestamp, limits: &Thresholds) -> Findi
     new(Status::True, Severity::Ok, R::EtcdSpaceFree, format!("No alarm is set. {numbers}."))
 }
 
+/// A file so large that its copies take long, or for whose copy there is no room (D20).
+fn large(space: &Space<'_>, at: Timestamp) -> Option<Finding> {
+    if space.size <= LARGE {
+        return None;
+    }
+    let cramped = space.free.is_some_and(|free| free < space.size);
+    let severity = if cramped { Severity::Warn } else { Severity::Info };
+    let room = match space.free {
+        Some(free) => format!("; {} has {} free", space.folder, Short(free)),
+        None => String::new(),
+    };
+    let long = if space.duration() > DEFRAG_LIMIT {
+        format!(", more than the {} that K3s and RKE2 give it at their start", Span(DEFRAG_LIMIT))
+    } else {
+        String::new()
+    };
+    let message = format!(
+        "No alarm is set. {}: above 1 GB a snapshot and the defragmentation at the server's start take long, about {}{long}, \
+         and need about {} of free disk{room}.",
+        space.numbers(),
+        Span(space.duration()),
+        Short(space.size)
+    );
+    let advice = if cramped {
+        format!(
+            "Make room at {} before {}'s server is started again or a snapshot is taken: a copy of the database needs {}.",
+            space.folder,
+            space.name,
+            Short(space.size)
+        )
+    } else {
+        format!(
+            "Start servers one at a time and wait for each, for {} is away for about {} then. Find what fills the database; \
+             remove objects and compact.",
+            space.name,
+            Span(space.duration())
+        )
+    };
+    let finding = Finding::new(TYPE, Status::True, severity, R::EtcdDatabaseLarge, at, message);
+    Some(finding.advice(advice))
+}
+
 /// What a defragmentation needs, to follow the word.
 fn defrag_needs(space: &Space<'_>) -> String {
-    let disk = space.in_use.unwrap_or(space.size);
-    let long = if space.size > LARGE { "; at this size it blocks that member for a good while" } else { "" };
-    format!(" (each needs up to {} of free disk{long})", Short(disk.max(space.size)))
+    let room = match space.free {
+        Some(free) if free < space.size => {
+            format!("; {} has only {} free, so make room first", space.folder, Short(free))
+        }
+        Some(free) => format!("; {} has {} free", space.folder, Short(free)),
+        None => String::new(),
+    };
+    let long = if space.size > LARGE {
+        format!(
+            "; about {} at this size, longer on a slow disk, in which that member does not answer",
+            Span(space.duration())
+        )
+    } else {
+        String::new()
+    };
+    format!(" (each needs up to {} of free disk{room}{long})", Short(space.size))
 }

@@ -39,7 +39,12 @@ pub(crate) fn tally<'a>(
         election_timeout: Duration::from_millis(u64::from(etcd.election_timeout_ms)),
         list_may_be_stale: !list.linearizable,
         seen_from: String::new(),
+        snapshot: newest_snapshot(etcd, now),
     }
+}
+
+fn newest_snapshot(etcd: &EtcdFacts, now: Timestamp) -> Option<String> {
+    super::snapshots::newest_words(etcd.snapshots.as_ref()?.value()?, now)
 }
 
 /// Endpoints that belong to `member`: who answered decides, then what the sensor matched, then the published URLs.

@@ -1,0 +1,80 @@
+//! Learners by all reports together: who blocks whom, and port 2380 both ways (D6, D8).
+
+use std::time::Duration;
+
+use outrider_protocol::{EndpointFacts, Member, MemberList, Status, Timestamp};
+
+use super::{Joined, View, join};
+use crate::finding::Finding;
+use crate::rules::etcd::learners::{self, Learner};
+use crate::rules::etcd::links::link;
+use crate::rules::etcd::membership::is_of_node;
+use crate::rules::etcd::view::{display_name, name_of};
+
+/// `facts/etcd.md`, section 3; the coordinator has no thresholds of its own.
+const STALLED: Duration = Duration::from_secs(300);
+
+pub(super) fn judge(joined: &Joined<'_>, list: &MemberList) -> Vec<Finding> {
+    let learners = list.members.iter().filter(|m| m.is_learner);
+    learners.map(|m| learners::finding(&joined_learner(joined, list, m), STALLED, joined.at)).collect()
+}
+
+fn joined_learner<'a>(joined: &Joined<'a>, list: &'a MemberList, member: &'a Member) -> Learner<'a> {
+    let mut all: Vec<(&View<'a>, Learner<'a>)> = joined
+        .group
+        .iter()
+        .filter(|v| v.list().is_some_and(|l| l.members.iter().any(|m| m.id == member.id)))
+        .map(|v| (v, learners::seen_by(v.etcd, member, joined.now)))
+        .collect();
+    // The newest look first.
+    all.sort_by(|(a, _), (b, _)| b.at.cmp(&a.at).then(a.node.cmp(b.node)));
+    let reached = all.iter().filter(|(_, l)| l.silent_for.is_none()).map(|(v, _)| v.at).max();
+    let onset = all.iter().filter_map(|(v, _)| join::lost_since(v, member)).max();
+    let silent_for = match (reached, onset) {
+        // Somebody reached it after the last of those who lost it did.
+        (Some(reached), Some(onset)) if reached >= onset => None,
+        (_, Some(onset)) => Some(joined.now.since(onset)),
+        (Some(_), None) => None,
+        // Nobody asked it: it has not come up since it was added, or nothing is known.
+        (None, None) => all.iter().filter_map(|(_, l)| l.silent_for).min(),
+    };
+    Learner {
+        name: display_name(member),
+        age: all.iter().filter_map(|(_, l)| l.age).max(),
+        index: all.iter().find_map(|(_, l)| l.index),
+        front: all.iter().filter_map(|(_, l)| l.front).max(),
+        trend: all.iter().find_map(|(_, l)| l.trend),
+        silent_for,
+        links: links(joined, list, member),
+        waiting: waiting(joined, list),
+    }
+}
+
+/// The peer connection to the leader, as each end counts it.
+fn links(joined: &Joined<'_>, list: &MemberList, member: &Member) -> Vec<String> {
+    let statuses = joined.group.iter().flat_map(|v| v.etcd.endpoints.iter().map(move |e| (v.at, e)));
+    let newest = statuses
+        .filter_map(|(at, e): (Timestamp, &EndpointFacts)| Some((at, e.status.value()?)))
+        .filter(|(_, s)| !s.leader.is_empty() && s.leader != "0")
+        .max_by_key(|(at, s)| (s.raft_term, *at));
+    let Some(leader) = newest.map(|(_, s)| s.leader.as_str()) else { return Vec::new() };
+    [(leader, member.id.as_str()), (member.id.as_str(), leader)]
+        .into_iter()
+        .map(|(from, to)| {
+            let metrics =
+                joined.group.iter().find(|v| v.local_id == from).and_then(|v| v.etcd.metrics.value());
+            let word = match metrics.map_or(Status::Unknown, |m| link(m, to)) {
+                Status::True => "open",
+                Status::False => "closed",
+                Status::Unknown => "not known",
+            };
+            format!("{} -> {} {word}", name_of(Some(list), from), name_of(Some(list), to))
+        })
+        .collect()
+}
+
+/// Nodes that run etcd, are in no list and whose own member does not answer: they wait to be let in.
+fn waiting<'a>(joined: &Joined<'a>, list: &MemberList) -> Vec<&'a str> {
+    let is_in = |v: &View<'_>| list.members.iter().any(|m| m.id == v.local_id || is_of_node(&m.name, v.node));
+    joined.group.iter().filter(|v| !v.lives() && !is_in(v)).map(|v| v.node).collect()
+}

@@ -1,0 +1,152 @@
+//! `EtcdSnapshots` over the whole cluster: one recent snapshot anywhere will do, but not on one disk alone.
+
+use outrider_protocol::{Fact, NewestSnapshot, ReasonCode as R, Severity, Snapshots, Status, Timestamp};
+
+use super::{Joined, NAMED, View};
+use crate::finding::Finding;
+use crate::rules::etcd::snapshots::{CLEAR, RAISE, STALE_AFTER, TYPE};
+use crate::wording::{Count, Short, Span, names};
+
+/// The newest snapshot and whose it is.
+pub(super) struct Newest<'a> {
+    pub(super) node: &'a str,
+    pub(super) snapshots: &'a Snapshots,
+    pub(super) at: Timestamp,
+}
+
+impl Newest<'_> {
+    pub(super) fn words(&self, now: Timestamp) -> String {
+        let (name, size) = match &self.snapshots.newest {
+            Some(file) => (file.name.as_str(), file.size_bytes),
+            None => ("", 0),
+        };
+        let (age, size) = (Span(now.since(self.at)), Short(size));
+        format!("{name} ({size}), {age} old, in {} of {}", self.snapshots.folder, self.node)
+    }
+}
+
+fn told<'v, 'a>(joined: &'v Joined<'a>) -> impl Iterator<Item = (&'v View<'a>, &'a Snapshots)> {
+    joined.group.iter().filter_map(|v| Some((v, v.etcd.snapshots.as_ref()?.value()?)))
+}
+
+pub(super) fn newest<'a>(joined: &Joined<'a>) -> Option<Newest<'a>> {
+    let all = told(joined)
+        .filter_map(|(v, s)| Some(Newest { node: v.node, snapshots: s, at: s.newest.as_ref()?.at }));
+    all.max_by_key(|n| n.at)
+}
+
+/// The newest snapshot as data.
+pub(super) fn as_data(joined: &Joined<'_>) -> Option<NewestSnapshot> {
+    let newest = newest(joined)?;
+    let file = newest.snapshots.newest.as_ref()?;
+    Some(NewestSnapshot {
+        node: newest.node.to_owned(),
+        folder: newest.snapshots.folder.clone(),
+        name: file.name.clone(),
+        at: file.at,
+        size_bytes: file.size_bytes,
+        nodes: u32::try_from(told(joined).filter(|(_, s)| s.newest.is_some()).count()).unwrap_or(u32::MAX),
+        object_storage: told(joined).any(|(_, s)| s.object_storage),
+    })
+}
+
+pub(super) fn judge(joined: &Joined<'_>) -> Option<Finding> {
+    let looks: Vec<(&str, &Fact<Snapshots>)> = joined
+        .group
+        .iter()
+        .filter_map(|v| Some((v.node, v.etcd.snapshots.as_ref()?)))
+        .filter(|(_, fact)| !matches!(fact, Fact::NotApplicable { .. }))
+        .collect();
+    // Where no agent looks, or none has a place to look at, there is nothing to judge.
+    (!looks.is_empty()).then(|| found(joined, &looks).waits(RAISE, CLEAR))
+}
+
+fn found(joined: &Joined<'_>, looks: &[(&str, &Fact<Snapshots>)]) -> Finding {
+    let (at, now) = (joined.at, joined.now);
+    let new =
+        |status, severity, reason, message: String| Finding::new(TYPE, status, severity, reason, at, message);
+    let known = || looks.iter().filter_map(|(node, fact)| Some((*node, fact.value()?)));
+    let unread: Vec<String> = looks
+        .iter()
+        .filter_map(|(node, fact)| match fact {
+            Fact::Unknown { cause, .. } => Some(format!("{node} ({cause})")),
+            _ => None,
+        })
+        .collect();
+    let also =
+        if unread.is_empty() { String::new() } else { format!("; not read on {}", names(&unread, NAMED)) };
+    let Some(newest) = newest(joined) else {
+        return without(joined, looks, &unread);
+    };
+    let words = newest.words(now);
+    let holders: Vec<&str> = known().filter(|(_, s)| s.newest.is_some()).map(|(node, _)| node).collect();
+    let off_node = known().any(|(_, s)| s.object_storage);
+    let kept = format!(
+        "{} hold{} any: {}",
+        Count(holders.len(), "node"),
+        if holders.len() == 1 { "s" } else { "" },
+        names(&holders, NAMED)
+    );
+    let storage = if off_node {
+        "; the configuration sends them to object storage as well, which was not looked at"
+    } else {
+        ""
+    };
+    if now.since(newest.at) > STALE_AFTER {
+        let message = format!(
+            "The newest etcd snapshot of the cluster is too old: {words}; limit {}; {kept}{storage}{also}.",
+            Span(STALE_AFTER)
+        );
+        let takers: Vec<&str> = known().filter(|(_, s)| !s.schedule_disabled).map(|(node, _)| node).collect();
+        let advice = if takers.is_empty() {
+            "Scheduled snapshots are switched off on every node that was looked at: let one server at least take them."
+                .to_owned()
+        } else {
+            format!(
+                "See the log of {} for \"snapshot\" since {}, and whether {} has room.",
+                names(&takers, NAMED),
+                newest.at,
+                newest.snapshots.folder
+            )
+        };
+        return new(Status::False, Severity::Warn, R::EtcdSnapshotsStale, message).advice(advice);
+    }
+    let message = format!("The newest etcd snapshot is {words}; {kept}{storage}{also}.");
+    if let ([only], false) = (holders.as_slice(), off_node) {
+        return new(Status::True, Severity::Info, R::EtcdSnapshotsOnOneNode, message).advice(format!(
+            "Every known snapshot is lost with the disk of {only}, on which its member lies too: send them to object storage \
+             (etcd-s3), copy them away, or let another server take them as well."
+        ));
+    }
+    new(Status::True, Severity::Ok, R::EtcdSnapshotsFresh, message)
+}
+
+/// No snapshot is known: none is there, all are switched off, or nobody could look.
+fn without(joined: &Joined<'_>, looks: &[(&str, &Fact<Snapshots>)], unread: &[String]) -> Finding {
+    let at = joined.at;
+    if !unread.is_empty() {
+        let cause = looks.iter().find_map(|(_, fact)| match fact {
+            Fact::Unknown { cause, .. } => Some(cause.clone()),
+            _ => None,
+        });
+        let message =
+            format!("Whether there is an etcd snapshot is unknown: not read on {}.", names(unread, NAMED));
+        let cause = cause.unwrap_or(outrider_protocol::UnknownCause::IoError);
+        return Finding::unknown(TYPE, &cause, Severity::Warn, at, message);
+    }
+    let nodes = names(looks.iter().map(|(node, _)| *node), NAMED);
+    let disabled = looks.iter().all(|(_, fact)| fact.value().is_some_and(|s| s.schedule_disabled));
+    if disabled {
+        let message =
+            format!("There is no etcd snapshot, and scheduled snapshots are switched off on {nodes}.");
+        return Finding::new(TYPE, Status::False, Severity::Warn, R::EtcdSnapshotsDisabled, at, message).advice(format!(
+            "Switch scheduled snapshots on (etcd-disable-snapshots) on one of {nodes} at least: without a snapshot nothing \
+             brings the cluster back once its quorum is gone for good."
+        ));
+    }
+    let message = format!("There is no etcd snapshot on any of {nodes}.");
+    Finding::new(TYPE, Status::False, Severity::Warn, R::EtcdSnapshotsMissing, at, message).advice(format!(
+        "A cluster younger than 12 h has none yet. An older one should: see the log of {nodes} for \"snapshot\", whether the \
+         folder has room, and whether etcd-snapshot-dir points elsewhere."
+    ))
+}

@@ -1,0 +1,85 @@
+//! `EtcdVersions`: whether all members run one version.
+//!
+//! etcd supports two kinds of upgrade: between patch releases, and one minor version at a time
+//! (etcd.io/docs, "Upgrading etcd clusters and applications"). So one minor version apart is an upgrade under way, which
+//! takes minutes; further apart is a state that etcd does not support.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use outrider_protocol::{ConditionType, MemberList, ReasonCode as R, Severity, Status, UnknownCause};
+
+use super::{Joined, NAMED, join};
+use crate::finding::Finding;
+use crate::rules::etcd::view::display_name;
+use crate::wording::{Count, Span, names};
+
+const TYPE: ConditionType = ConditionType::EtcdVersions;
+/// An upgrade of all servers, one after the other.
+const UPGRADE: Duration = Duration::from_secs(3600);
+
+/// Major, minor and patch; a suffix such as `-rc.0` or `+k3s1` says nothing of compatibility.
+fn parse(version: &str) -> Option<(u32, u32, u32)> {
+    let core = version.trim().trim_start_matches('v').split(['-', '+']).next()?;
+    let mut parts = core.split('.').map(str::parse::<u32>);
+    let (major, minor) = (parts.next()?.ok()?, parts.next()?.ok()?);
+    Some((major, minor, parts.next().and_then(Result::ok).unwrap_or(0)))
+}
+
+pub(super) fn judge(joined: &Joined<'_>, list: &MemberList) -> Finding {
+    let mut by_version: BTreeMap<(u32, u32, u32), Vec<&str>> = BTreeMap::new();
+    for member in &list.members {
+        let version = join::answer(&joined.group, member).and_then(|(_, s)| parse(&s.version));
+        if let Some(version) = version {
+            by_version.entry(version).or_default().push(display_name(member));
+        }
+    }
+    let told: usize = by_version.values().map(Vec::len).sum();
+    let at = joined.at;
+    let of = format!("{told} of {}", Count(list.members.len(), "member"));
+    let (Some((lowest, behind)), Some((highest, _))) =
+        (by_version.first_key_value(), by_version.last_key_value())
+    else {
+        let message =
+            format!("No version is known: none of {} told it.", Count(list.members.len(), "member"));
+        return Finding::unknown(TYPE, &UnknownCause::Unavailable, Severity::Info, at, message);
+    };
+    let word = |(major, minor, patch): &(u32, u32, u32)| format!("{major}.{minor}.{patch}");
+    if by_version.len() == 1 {
+        let message = format!("etcd {} on {of}.", word(lowest));
+        return Finding::new(TYPE, Status::True, Severity::Ok, R::EtcdVersionsEqual, at, message);
+    }
+    let all = by_version.iter().map(|(v, who)| format!("{} on {}", word(v), names(who, NAMED)));
+    let all = names(all, NAMED);
+    let minors = if lowest.0 == highest.0 { highest.1 - lowest.1 } else { u32::MAX };
+    let behind = names(behind, NAMED);
+    let new = |status, severity, message: String| {
+        Finding::new(TYPE, status, severity, R::EtcdVersionSkew, at, message)
+    };
+    match minors {
+        0 | 1 => new(
+            Status::True,
+            Severity::Info,
+            format!("etcd runs in {} versions on {of}: {all}; fine while an upgrade is under way.", by_version.len()),
+        )
+        .escalates(UPGRADE, Severity::Warn)
+        .advice(format!(
+            "Let the upgrade end, one server after the other: {behind} still {} {}. After {} this is a warning: see why the \
+             upgrade of {behind} stopped.",
+            if by_version.first_key_value().is_some_and(|(_, who)| who.len() == 1) { "runs" } else { "run" },
+            word(lowest),
+            Span(UPGRADE)
+        )),
+        _ => new(
+            Status::False,
+            Severity::Error,
+            format!("etcd runs in versions more than one minor apart on {of}: {all}."),
+        )
+        .advice(format!(
+            "etcd supports one minor version at a time. Add or upgrade no further server to {}; a person brings {behind} from \
+             {} to the next minor version first, and so on, each step on all members and after an etcd snapshot.",
+            word(highest),
+            word(lowest)
+        )),
+    }
+}

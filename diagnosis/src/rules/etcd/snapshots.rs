@@ -1,0 +1,89 @@
+//! `EtcdSnapshots`: how old the newest snapshot is and where it lies.
+//!
+//! RKE2 and K3s take one at 00:00 and 12:00 and keep five, each server on its own disk (docs.rke2.io, "Backup and
+//! Restore"); RKE1 takes one in twelve hours too. So a newest one older than two rounds is one that was missed.
+
+use std::time::Duration;
+
+use outrider_protocol::{
+    ConditionType, EtcdFacts, Fact, ReasonCode as R, Severity, Snapshots, Status, Timestamp,
+};
+
+use crate::finding::Finding;
+use crate::rules::unread;
+use crate::wording::{Count, Short, Span};
+
+pub(crate) const TYPE: ConditionType = ConditionType::EtcdSnapshots;
+/// Two rounds of the default schedule, and an hour for the taking.
+pub(crate) const STALE_AFTER: Duration = Duration::from_secs(25 * 3600);
+/// A round may end while it is looked at.
+pub(crate) const RAISE: Duration = Duration::from_secs(300);
+pub(crate) const CLEAR: Duration = Duration::ZERO;
+
+pub(super) fn judge(etcd: &EtcdFacts, at: Timestamp, now: Timestamp) -> Option<Finding> {
+    let fact = etcd.snapshots.as_ref()?;
+    match fact {
+        Fact::Known { value, .. } => Some(one_node(value, at, now).waits(RAISE, CLEAR)),
+        Fact::Absent { source, .. } => Some(missing(source, at).waits(RAISE, CLEAR)),
+        Fact::NotApplicable { .. } => None,
+        Fact::Unknown { .. } => unread(TYPE, "The folder of etcd snapshots", fact, Severity::Warn),
+    }
+}
+
+/// "NAME (12.0 MB), 3 h old, in FOLDER".
+pub(crate) fn newest_words(snapshots: &Snapshots, now: Timestamp) -> Option<String> {
+    let newest = snapshots.newest.as_ref()?;
+    let (age, size) = (Span(now.since(newest.at)), Short(newest.size_bytes));
+    Some(format!("{} ({size}), {age} old, in {}", newest.name, snapshots.folder))
+}
+
+fn one_node(snapshots: &Snapshots, at: Timestamp, now: Timestamp) -> Finding {
+    let folder = &snapshots.folder;
+    let elsewhere = if snapshots.object_storage {
+        "; the configuration sends them to object storage as well, which was not looked at"
+    } else {
+        ""
+    };
+    let new =
+        |status, severity, reason, message: String| Finding::new(TYPE, status, severity, reason, at, message);
+    let (Some(newest), Some(words)) = (&snapshots.newest, newest_words(snapshots, now)) else {
+        if snapshots.schedule_disabled {
+            let message = format!(
+                "No etcd snapshot lies in {folder}: scheduled snapshots are switched off on this node."
+            );
+            return new(Status::True, Severity::Info, R::EtcdSnapshotsDisabled, message).advice(
+                "Fine where another server of the cluster takes them; the verdict over the cluster says whether one does.",
+            );
+        }
+        return missing(folder, at);
+    };
+    let age = now.since(newest.at);
+    let kept = Count(usize::try_from(snapshots.count).unwrap_or(usize::MAX), "snapshot");
+    if age > STALE_AFTER {
+        let message = format!(
+            "The newest etcd snapshot is too old: {words}; limit {}; {kept} kept{elsewhere}.",
+            Span(STALE_AFTER)
+        );
+        if snapshots.schedule_disabled {
+            return new(Status::True, Severity::Info, R::EtcdSnapshotsDisabled, message).advice(
+                "Scheduled snapshots are switched off on this node. Fine where another server of the cluster takes them; \
+                 the verdict over the cluster says whether one does.",
+            );
+        }
+        return new(Status::False, Severity::Warn, R::EtcdSnapshotsStale, message).advice(format!(
+            "See the server's log for \"snapshot\" since {}, and whether {folder} has room and the schedule \
+             (etcd-snapshot-schedule-cron) is the one you want.",
+            newest.at
+        ));
+    }
+    let message = format!("The newest etcd snapshot is {words}; {kept} kept{elsewhere}.");
+    new(Status::True, Severity::Ok, R::EtcdSnapshotsFresh, message)
+}
+
+fn missing(folder: &str, at: Timestamp) -> Finding {
+    let message = format!("There is no etcd snapshot at {folder}.");
+    Finding::new(TYPE, Status::False, Severity::Warn, R::EtcdSnapshotsMissing, at, message).advice(format!(
+        "A server younger than 12 h has none yet. An older one should: see its log for \"snapshot\", whether {folder} has \
+         room, and whether etcd-snapshot-dir points elsewhere."
+    ))
+}

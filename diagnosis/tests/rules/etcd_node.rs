@@ -1,0 +1,511 @@
+//! One node's etcd: peer URLs, the data folder, learners on their way, disk against network, large databases, snapshots
+//! (D8, D9, D11, D12, D13, D18, D19, D20).
+
+use outrider_diagnosis::{Finding, judge, latch};
+use outrider_protocol::*;
+
+use crate::etcd_quorum::etcd_node;
+use crate::world::{self, Change, ago, etcd, histogram, kill, known, list_mut, orphan, status_mut, unknown};
+use crate::{expect, only};
+
+fn found(e: EtcdFacts, of: ConditionType) -> Finding {
+    only(&judge(&etcd_node(e)), of)
+}
+
+fn membership(e: EtcdFacts) -> Finding {
+    found(e, ConditionType::EtcdMembership)
+}
+
+fn local(e: EtcdFacts) -> Finding {
+    found(e, ConditionType::EtcdMemberHealthy)
+}
+
+// ---- peer URLs ----
+
+/// Three members of which the local one is recorded with `recorded` and expects `expected`.
+fn urls(recorded: &[&str], expected: &[&str]) -> EtcdFacts {
+    etcd(3).with(|e| {
+        list_mut(e).members[0].peer_urls = recorded.iter().map(|u| (*u).to_owned()).collect();
+        e.expected = Some(known(ExpectedMember {
+            name: "n1".into(),
+            peer_urls: expected.iter().map(|u| (*u).to_owned()).collect(),
+            ..ExpectedMember::default()
+        }));
+    })
+}
+
+#[test]
+fn d11_each_kind_of_difference_is_named() {
+    for (recorded, expected, kind) in [
+        ("http://10.0.0.1:2380", "https://10.0.0.1:2380", "differs: scheme;"),
+        ("https://10.0.0.1:2380", "https://10.0.0.9:2380", "differs: address;"),
+        ("https://10.0.0.1:2380", "https://10.0.0.1:2390", "differs: port;"),
+        ("https://10.0.0.1:2380", "https://[fd00::1]:2380", "differs: address family;"),
+        ("https://[fd00::1]:2380", "https://10.0.0.1:2380", "differs: address family;"),
+        ("http://10.0.0.1:2380", "https://10.0.0.9:2390", "differs: scheme, address, port;"),
+        ("https://a.example:2380", "https://b.example:2380", "differs: address;"),
+    ] {
+        let f = membership(urls(&[recorded], &[expected]));
+        let words = [recorded, expected, kind, "n1", "next start", "does not update members"];
+        expect(&f, Status::False, Severity::Warn, ReasonCode::EtcdPeerUrlMismatch, &words);
+        // The member is down: this is why it does not come up.
+        let f = membership(urls(&[recorded], &[expected]).with(|e| kill(e, 1, 60)));
+        let words = [recorded, expected, kind, "refuses to start"];
+        expect(&f, Status::False, Severity::Error, ReasonCode::EtcdPeerUrlMismatch, &words);
+    }
+}
+
+#[test]
+fn d12_a_family_flip_leads_to_the_order_of_node_ip() {
+    let f = membership(urls(&["https://10.0.0.1:2380"], &["https://[2001:db8::1]:2380"]));
+    expect(
+        &f,
+        Status::False,
+        Severity::Warn,
+        ReasonCode::EtcdPeerUrlMismatch,
+        &["address family", "never dual-stack", "https://10.0.0.1:2380 first in node-ip"],
+    );
+}
+
+#[test]
+fn d13_an_address_without_brackets_is_named() {
+    for url in ["https://fd00::1:2380", "https://2001:db8:0:1::7", "https://fd00::1:2399"] {
+        let f = membership(etcd(3).with(|e| list_mut(e).members[1].peer_urls = vec![url.into()]));
+        let words = [url, "n2", "without brackets", "https://[fd00::1]:2380"];
+        expect(&f, Status::False, Severity::Error, ReasonCode::EtcdPeerUrlMismatch, &words);
+    }
+    let f = membership(urls(&["https://[fd00::1]:2380"], &["https://fd00::1:2380"]));
+    expect(
+        &f,
+        Status::False,
+        Severity::Warn,
+        ReasonCode::EtcdPeerUrlMismatch,
+        &["brackets", "fd00::1:2380 has none"],
+    );
+}
+
+#[test]
+fn a_peer_url_recorded_twice_is_a_duplicate() {
+    let f = membership(etcd(4).with(|e| {
+        list_mut(e).members[3].peer_urls = vec!["http://10.0.0.2:2380".into()];
+        list_mut(e).members[3].name.clear();
+    }));
+    expect(
+        &f,
+        Status::False,
+        Severity::Error,
+        ReasonCode::EtcdPeerUrlMismatch,
+        &["duplicate", "https://10.0.0.2:2380 of n2 and 0000000000000004", "Also: 1 voter added"],
+    );
+}
+
+#[test]
+fn what_etcd_takes_for_one_url_is_one() {
+    for (recorded, expected) in [
+        ("https://10.0.0.1:2380", "https://10.0.0.1:2380/"),
+        ("https://10.0.0.1:2380", "HTTPS://10.0.0.1:2380"),
+        ("https://[fd00::1]:2380", "https://[fd00:0:0::1]:2380"),
+        ("https://N1.example:2380", "https://n1.example:2380"),
+        // Whether a name and an address are one only a resolver can say.
+        ("https://n1.example:2380", "https://10.0.0.1:2380"),
+        ("https://10.0.0.1:2380", "https://[::ffff:10.0.0.1]:2380"),
+    ] {
+        let f = membership(urls(&[recorded], &[expected]));
+        assert_eq!(f.reason, ReasonCode::EtcdMembersExpected, "{recorded} {expected}: {f:#?}");
+        assert!(f.message.contains("peer URL is the configured one"), "{}", f.message);
+    }
+    let two = ["https://10.0.0.1:2380", "https://10.1.0.1:2380"];
+    let f = membership(urls(&[two[1], two[0]], &two));
+    assert_eq!(f.reason, ReasonCode::EtcdMembersExpected, "the order does not count: {f:#?}");
+    let f = membership(urls(&two, &two[..1]));
+    assert_eq!(f.reason, ReasonCode::EtcdPeerUrlMismatch, "one too many is a difference: {f:#?}");
+}
+
+#[test]
+fn nothing_is_compared_with_what_was_not_read() {
+    for expected in
+        [None, Some(unknown(UnknownCause::PermissionDenied)), Some(known(ExpectedMember::default()))]
+    {
+        let f = membership(etcd(3).with(|e| e.expected = expected.clone()));
+        assert_eq!(f.reason, ReasonCode::EtcdMembersExpected, "{f:#?}");
+        assert!(!f.message.contains("peer URL"), "{}", f.message);
+    }
+}
+
+// ---- the data folder ----
+
+fn folder(change: impl FnOnce(&mut DataFolder)) -> Option<Fact<DataFolder>> {
+    let mut folder = DataFolder {
+        path: "/var/lib/rancher/rke2/server/db/etcd".into(),
+        tombstone: false,
+        reset_flag: false,
+        free_bytes: Some(40_000_000_000),
+    };
+    change(&mut folder);
+    Some(known(folder))
+}
+
+#[test]
+fn d18_a_removed_member_is_to_be_emptied() {
+    let f = local(etcd(3).with(|e| {
+        kill(e, 1, 300);
+        e.data_folder = folder(|f| f.tombstone = true);
+    }));
+    expect(
+        &f,
+        Status::False,
+        Severity::Error,
+        ReasonCode::EtcdMemberRemoved,
+        &["server/db/etcd", "permanently removed", "wipe the data and rejoin", "same token"],
+    );
+    // A tombstone under a member that runs belongs to a member before it.
+    let f = local(etcd(3).with(|e| e.data_folder = folder(|f| f.tombstone = true)));
+    assert_eq!(f.reason, ReasonCode::EtcdMemberAnswers);
+}
+
+#[test]
+fn d19_after_a_reset_the_others_come_back_empty() {
+    let f = local(etcd(1).with(|e| e.data_folder = folder(|f| f.reset_flag = true)));
+    expect(
+        &f,
+        Status::True,
+        Severity::Warn,
+        ReasonCode::EtcdClusterReset,
+        &["1 of its members", "stopped", "data folder emptied", "same token"],
+    );
+    let f = local(etcd(1).with(|e| {
+        kill(e, 1, 60);
+        e.data_folder = folder(|f| f.reset_flag = true);
+    }));
+    expect(
+        &f,
+        Status::False,
+        Severity::Error,
+        ReasonCode::EtcdMemberDown,
+        &["reset-flag", "do not reset again"],
+    );
+}
+
+#[test]
+fn d19_what_to_ask_before_a_reset_stands_below_a_lost_quorum() {
+    let lost = |snapshots| {
+        let e = etcd(3).with(|e| {
+            kill(e, 2, 60);
+            kill(e, 3, 60);
+            orphan(e, 1);
+            e.snapshots = snapshots;
+        });
+        found(e, ConditionType::EtcdQuorum)
+    };
+    let words = ["Bring 1 of n2, n3 back", "Do not restart n1", "other members stopped", "token the same"];
+    let f = lost(None);
+    expect(&f, Status::False, Severity::Error, ReasonCode::EtcdQuorumLost, &words);
+    assert!(f.advice.contains("none is known here"), "{}", f.advice);
+    let f = lost(snapshots(3 * 3600, |_| {}));
+    assert!(f.advice.contains("etcd-snapshot-n1 (50.0 MB), 3 h old, in /snapshots"), "{}", f.advice);
+}
+
+fn sized(size: i64, free: Option<u64>) -> EtcdFacts {
+    etcd(3).with(|e| {
+        let s = status_mut(e, 1);
+        (s.db_size_bytes, s.db_in_use_bytes, s.quota_bytes) = (size, size / 2, 8_000_000_000);
+        e.data_folder = folder(|f| f.free_bytes = free);
+    })
+}
+
+#[test]
+fn d20_a_large_database_says_how_long_and_how_much() {
+    let f = found(sized(4_000_000_000, Some(40_000_000_000)), ConditionType::EtcdSpace);
+    expect(
+        &f,
+        Status::True,
+        Severity::Info,
+        ReasonCode::EtcdDatabaseLarge,
+        &["n1", "about 20 s", "about 4.0 GB of free disk", "40.0 GB free"],
+    );
+    let f = found(sized(7_000_000_000, Some(3_000_000_000)), ConditionType::EtcdSpace);
+    expect(
+        &f,
+        Status::True,
+        Severity::Warn,
+        ReasonCode::EtcdDatabaseLarge,
+        &["about 35 s, more than the 30 s", "3.0 GB free", "Make room"],
+    );
+    let f = found(sized(4_000_000_000, None), ConditionType::EtcdSpace);
+    assert_eq!((f.severity, &f.reason), (Severity::Info, &ReasonCode::EtcdDatabaseLarge), "{f:#?}");
+    let f = found(sized(900_000_000, Some(1)), ConditionType::EtcdSpace);
+    assert_eq!(f.reason, ReasonCode::EtcdSpaceFree, "{f:#?}");
+}
+
+#[test]
+fn d20_a_cure_says_whether_there_is_room_for_it() {
+    let full = |free| {
+        sized(8_000_000_000, Some(free)).with(|e| {
+            status_mut(e, 1).db_in_use_bytes = 1_000_000_000;
+            e.alarms = known(vec![AlarmFacts { member_id: world::member(1).id, kind: "NOSPACE".into() }]);
+        })
+    };
+    let f = found(full(2_000_000_000), ConditionType::EtcdSpace);
+    expect(
+        &f,
+        Status::False,
+        Severity::Error,
+        ReasonCode::EtcdNoSpace,
+        &["has only 2.0 GB free, so make room first", "about 40 s", "then clears the alarm"],
+    );
+    assert!(found(full(90_000_000_000), ConditionType::EtcdSpace).advice.contains("90.0 GB free"));
+}
+
+// ---- learners ----
+
+/// Three voters and the learner n4, a learner for `age` seconds, whose lag went from `before` to `now` in a minute.
+fn learner(age: u64, before: u64, now: u64) -> EtcdFacts {
+    etcd(4).with(|e| {
+        list_mut(e).members[3].is_learner = true;
+        let s = status_mut(e, 4);
+        s.is_learner = true;
+        s.raft_index = 120_000 - now;
+        let id = world::member(4).id;
+        e.learners_since.insert(id.clone(), ago(age));
+        let look = |seconds, lag| LearnerProgress { at: ago(seconds), index: 120_000 - lag, front: 120_000 };
+        e.learner_progress.insert(id, vec![look(60, before), look(0, now)]);
+    })
+}
+
+#[test]
+fn d8_a_learner_that_comes_closer_is_waited_for_however_old() {
+    for age in [40, 3600] {
+        let f = membership(learner(age, 111_000, 55_500));
+        expect(
+            &f,
+            Status::True,
+            Severity::Info,
+            ReasonCode::EtcdLearnerJoining,
+            &[
+                "55500 behind",
+                "(53 %)",
+                "shrank by 55500 in 60 s",
+                "at this pace in 60 s",
+                "Wait, it is not broken",
+            ],
+        );
+    }
+}
+
+#[test]
+fn d8_a_learner_that_does_not_come_closer_is_told_with_its_trend() {
+    for (before, now, words) in
+        [(60_000, 60_000, "has not changed in 60 s"), (60_000, 90_000, "grew by 30000 in 60 s")]
+    {
+        let f = membership(learner(600, before, now));
+        expect(
+            &f,
+            Status::True,
+            Severity::Warn,
+            ReasonCode::EtcdLearnerLagging,
+            &["n4", words, "port 2380", "Do not remove it while"],
+        );
+        // Young, it may just have begun.
+        assert_eq!(membership(learner(60, before, now)).severity, Severity::Info);
+    }
+}
+
+#[test]
+fn d8_a_learner_that_is_there_and_not_promoted() {
+    let f = membership(learner(900, 500, 400));
+    expect(
+        &f,
+        Status::True,
+        Severity::Warn,
+        ReasonCode::EtcdLearnerLagging,
+        &["caught up and is not promoted", "(99 %)", "from 90 % on"],
+    );
+}
+
+#[test]
+fn d8_the_own_connection_to_a_learner_is_told() {
+    let with = |active| {
+        learner(600, 60_000, 60_000).with(|e| {
+            peers(e, |s| {
+                s.peers.insert(world::member(4).id, PeerScrape { active, ..PeerScrape::default() });
+            });
+        })
+    };
+    assert!(membership(with(Some(false))).message.contains("connection to n4 is down"));
+    assert!(membership(with(Some(true))).message.contains("connection to n4 stands"));
+    let f = membership(with(None));
+    assert!(!f.message.contains("2380") && f.advice.contains("neither was seen"), "{f:#?}");
+}
+
+/// Changes both scrapes.
+fn peers(e: &mut EtcdFacts, mut f: impl FnMut(&mut EtcdScrape)) {
+    if let Fact::Known { value, .. } = &mut e.metrics {
+        value.earlier.iter_mut().chain([&mut value.latest]).for_each(&mut f);
+    }
+}
+
+// ---- disk against network ----
+
+/// fsync of 400 slow writes in 1000, and round trips to n2 of at most 4 ms, or of 128 to 256 ms.
+fn slow_disk(trips: Option<bool>) -> EtcdFacts {
+    etcd(3).with(|e| {
+        let Fact::Known { value, .. } = &mut e.metrics else { panic!("metrics are known") };
+        value.latest.wal_fsync = histogram(600, 400);
+        let Some(slow) = trips else { return };
+        let of = |n| PeerScrape {
+            active: Some(true),
+            round_trip: if slow { histogram(0, n) } else { histogram(n, 0) },
+            ..PeerScrape::default()
+        };
+        value.latest.peers.insert(world::member(2).id, of(100));
+        if let Some(earlier) = &mut value.earlier {
+            earlier.peers.insert(world::member(2).id, of(0));
+        }
+    })
+}
+
+#[test]
+fn d9_disk_is_told_from_network_by_the_round_trips() {
+    let f = found(slow_disk(Some(false)), ConditionType::EtcdDisk);
+    expect(
+        &f,
+        Status::False,
+        Severity::Error,
+        ReasonCode::EtcdDiskSlow,
+        &["peer round trip p99 at most 4.0 ms, to n2", "This is the disk, not the network"],
+    );
+    let f = found(slow_disk(Some(true)), ConditionType::EtcdDisk);
+    expect(
+        &f,
+        Status::False,
+        Severity::Error,
+        ReasonCode::EtcdDiskSlow,
+        &["slow too: n2 2", "slow by itself", "needs a look of its own"],
+    );
+    let f = found(slow_disk(None), ConditionType::EtcdDisk);
+    expect(&f, Status::False, Severity::Error, ReasonCode::EtcdDiskSlow, &["round trips were not measured"]);
+}
+
+#[test]
+fn d9_leader_changes_are_told_in_numbers_and_by_their_cause() {
+    let changes = |mut e: EtcdFacts, n: f64| {
+        if let Fact::Known { value, .. } = &mut e.metrics {
+            value.latest.leader_changes = 2.0 + n;
+        }
+        local(e)
+    };
+    let unstable = |f: &Finding, words: &[&str]| {
+        expect(f, Status::True, Severity::Warn, ReasonCode::EtcdLeaderUnstable, words);
+        assert!(f.advice.contains("Do not restart"), "{f:#?}");
+    };
+    unstable(&changes(slow_disk(Some(false)), 5.0), &["5 times in 5 min", "disk, not the network"]);
+    unstable(&changes(slow_disk(Some(true)), 3.0), &["both slow"]);
+    let network = slow_disk(Some(true)).with(|e| {
+        if let Fact::Known { value, .. } = &mut e.metrics {
+            value.latest.wal_fsync = histogram(1000, 0);
+        }
+    });
+    unstable(&changes(network, 4.0), &["network, not this disk", "n2"]);
+    unstable(&changes(etcd(3), 3.0), &["Neither this disk nor a peer"]);
+    assert_eq!(changes(etcd(3), 2.0).reason, ReasonCode::EtcdMemberAnswers);
+    // The counter began anew with the process.
+    assert_eq!(changes(etcd(3), -2.0).reason, ReasonCode::EtcdMemberAnswers);
+}
+
+#[test]
+fn a_member_without_leader_names_the_connections_that_are_down() {
+    let f = local(etcd(3).with(|e| {
+        orphan(e, 1);
+        peers(e, |s| {
+            s.peers.insert(world::member(3).id, PeerScrape { active: Some(false), ..PeerScrape::default() });
+        });
+    }));
+    expect(
+        &f,
+        Status::False,
+        Severity::Error,
+        ReasonCode::EtcdNoLeader,
+        &["2380 are down to n3", "Do not restart"],
+    );
+}
+
+// ---- snapshots ----
+
+fn snapshots(age: u64, change: impl FnOnce(&mut Snapshots)) -> Option<Fact<Snapshots>> {
+    let mut snapshots = Snapshots {
+        folder: "/snapshots".into(),
+        count: 5,
+        newest: Some(SnapshotFile { name: "etcd-snapshot-n1".into(), at: ago(age), size_bytes: 50_000_000 }),
+        object_storage: false,
+        schedule_disabled: false,
+    };
+    change(&mut snapshots);
+    Some(known(snapshots))
+}
+
+#[test]
+fn the_age_of_the_newest_snapshot() {
+    let of = |snapshots| found(etcd(3).with(|e| e.snapshots = snapshots), ConditionType::EtcdSnapshots);
+    let f = of(snapshots(11 * 3600, |_| {}));
+    expect(
+        &f,
+        Status::True,
+        Severity::Ok,
+        ReasonCode::EtcdSnapshotsFresh,
+        &["11 h old", "/snapshots", "5 snapshots"],
+    );
+    let f = of(snapshots(26 * 3600, |s| s.object_storage = true));
+    let words = ["26 h old", "limit 25 h", "object storage"];
+    expect(&f, Status::False, Severity::Warn, ReasonCode::EtcdSnapshotsStale, &words);
+    let f = of(snapshots(0, |s| (s.newest, s.count) = (None, 0)));
+    expect(&f, Status::False, Severity::Warn, ReasonCode::EtcdSnapshotsMissing, &["/snapshots", "12 h"]);
+    let f = of(snapshots(0, |s| (s.newest, s.schedule_disabled) = (None, true)));
+    expect(&f, Status::True, Severity::Info, ReasonCode::EtcdSnapshotsDisabled, &["switched off"]);
+    let f = of(Some(world::absent("/snapshots")));
+    expect(&f, Status::False, Severity::Warn, ReasonCode::EtcdSnapshotsMissing, &["/snapshots"]);
+    let f = of(Some(unknown(UnknownCause::PermissionDenied)));
+    expect(&f, Status::Unknown, Severity::Warn, ReasonCode::PermissionDenied, &[]);
+    // Agents that do not look, and machines without the thing, have no such condition.
+    for snapshots in [None, Some(Fact::not_applicable("external datastore", world::now()))] {
+        let j = judge(&etcd_node(etcd(3).with(|e| e.snapshots = snapshots.clone())));
+        assert!(j.findings.iter().all(|f| f.condition_type != ConditionType::EtcdSnapshots));
+    }
+}
+
+#[test]
+fn findings_of_one_condition_keep_their_advice() {
+    let f = membership(learner(600, 60_000, 60_000).with(|e| {
+        status_mut(e, 2).cluster_id = "c9".into();
+        e.kubernetes_nodes = known(vec!["n1".into(), "n2".into(), "n4".into()]);
+    }));
+    expect(
+        &f,
+        Status::False,
+        Severity::Error,
+        ReasonCode::EtcdClusterIdMismatch,
+        &[
+            "Also: Learner n4",
+            "Also: Ghost member: n3",
+            "port 2380 is open both ways between n4",
+            "gone for good",
+        ],
+    );
+}
+
+#[test]
+fn what_is_normal_for_an_hour_is_not_for_a_day() {
+    let mut f = membership(etcd(3));
+    f.severity = Severity::Info;
+    f.reason = ReasonCode::EtcdVersionSkew;
+    let f = f.waits(std::time::Duration::ZERO, std::time::Duration::ZERO);
+    let f = f.escalates(std::time::Duration::from_secs(3600), Severity::Warn);
+    let judgement = outrider_diagnosis::Judgement { findings: vec![f], ..Default::default() };
+    let at = |seconds| world::ahead(seconds);
+    let first = latch(&[], &judgement, at(0));
+    let later = latch(&first.latches, &judgement, at(3599));
+    assert_eq!((later.conditions[0].severity, later.transitions.len()), (Severity::Info, 0));
+    let graver = latch(&later.latches, &judgement, at(3600));
+    assert_eq!((graver.conditions[0].severity, graver.transitions.len()), (Severity::Warn, 1));
+    let same = latch(&graver.latches, &judgement, at(9000));
+    assert_eq!((same.conditions[0].severity, same.transitions.len()), (Severity::Warn, 0));
+}
