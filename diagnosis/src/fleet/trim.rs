@@ -8,8 +8,9 @@ use crate::rules::etcd::membership::is_of_node;
 const NODES_KEPT: usize = 64;
 
 /// Drops from `etcd` what no verdict over a cluster reads: histograms, which are most of its size and judged at the node,
-/// and the names of nodes that run no member of a large cluster.
+/// paths, and the names of nodes that run no member of a large cluster.
 pub fn trim(etcd: &mut EtcdFacts) {
+    etcd.paths = Vec::new();
     if let Fact::Known { value, .. } = &mut etcd.metrics {
         let scrapes = value.earlier.iter_mut().chain([&mut value.latest]);
         scrapes.for_each(without_histograms);
