@@ -272,6 +272,41 @@ awk -v s="${took% s}" 'BEGIN { exit !(s <= 5) }' || fail "SIGTERM took $took, mo
 is "SIGTERM ends in success" success "$(show outrider-agent.service Result)"
 row "the service is stopped" "SIGTERM" "drained, success" "$took"
 
+# --- removal, a second install, and purge --------------------------------------------------------------------------------
+ours() { bed find / -xdev -name '*outrider*' -prune -not -path '/opt/*' -not -path '/run/*' -not -path '/var/log/*' | sort | xargs; }
+key() { bed sh -c 'sha256sum /var/lib/outrider/identity.key' | cut -d' ' -f1; }
+node_uid() { status | jq -r .node.uid; }
+reports() { condition ReportsDelivered '.reason == "ReportsFlow"'; }
+cp -r packaging "$BED_ROOT/opt/packaging"
+bed systemctl start outrider-agent.service
+until_true 60 "the agent reports again" reports
+before_key=$(key) before_uid=$(node_uid) t=$(now)
+is "the agent is enabled before" enabled "$(bed systemctl is-enabled outrider-agent.service)"
+bed sh /opt/packaging/uninstall.sh / || fail "the removal failed"
+row "the programs are removed" "uninstall.sh" "stopped, disabled, state kept" "$(took "$t")"
+for unit in outrider-agent.service outrider-helper.socket outrider-helper.service outrider-coordinator.service; do
+    is "$unit is gone" "not-found inactive" "$(show $unit LoadState) $(show $unit ActiveState)"
+done
+is "no process of ours runs on" "" "$(bed pgrep -a outrider || true)"
+is "no socket is left" "" "$(bed sh -c 'ls -A /run/outrider 2>/dev/null' || true)"
+is "configuration and state stay, and nothing else" "/etc/outrider /var/lib/outrider /var/lib/outrider-coordinator" "$(ours)"
+is "the node's key stays, for its user alone" "$before_key 600 outrider" "$(key) $(bed stat -c '%a %U' /var/lib/outrider/identity.key)"
+is "a second removal is no error" 0 "$(bed sh /opt/packaging/uninstall.sh / >/dev/null 2>&1; echo $?)"
+
+packaging/install.sh --bin "$bin" "$BED_ROOT" 2>/dev/null
+bed sh -c 'systemctl daemon-reload && systemd-sysusers && systemd-tmpfiles --create outrider.conf &&
+    systemctl --quiet preset outrider-agent.service outrider-helper.socket &&
+    systemctl start outrider-coordinator.service outrider-helper.socket outrider-agent.service' || fail "the second install does not start"
+t=$(now)
+until_true 60 "the agent reports after the second install" reports
+is "it is the same node as before" "$before_key $before_uid" "$(key) $(node_uid)"
+row "and installed again" "install.sh" "the same node reports" "$(took "$t")"
+
+bed sh /opt/packaging/uninstall.sh --purge / || fail "the purge failed"
+is "after a purge nothing is left" "" "$(ours)"
+is "but the users, whose numbers nobody may inherit" "outrider outrider-coordinator" "$(bed getent passwd outrider outrider-coordinator | cut -d: -f1 | xargs)"
+row "everything is purged" "uninstall.sh --purge" "configuration and state gone"
+
 bed_off
 {
     echo "fault|made by|seen|to raise|to clear"
