@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::Problem;
 use super::written::{Node, Place, Table, Value};
-use crate::net::Url;
+use crate::net::{Url, UrlError};
 
 /// A table being read.
 pub(super) struct Section<'a> {
@@ -80,8 +80,14 @@ impl<'a> Section<'a> {
     fn below(&mut self, path: &str, node: Option<&'a Node>) -> Section<'a> {
         let table = match node {
             Some(Node { value: Value::Table(table), .. }) => Some(table),
+            Some(Node { value: Value::Array(items), place }) if !items.is_empty() && is_tables(items) => {
+                self.problems.push(place.problem(path, format!("is headed [[{path}]]; write [{path}]")));
+                None
+            }
             Some(node) => {
-                self.wrong_type(path, node, "a table");
+                let expected =
+                    if path.contains('[') { "a table" } else { &format!("a table, headed [{path}]") };
+                self.wrong_type(path, node, expected);
                 None
             }
             None => None,
@@ -149,7 +155,13 @@ impl<'a> Section<'a> {
         let path = join(&self.path, key);
         let node = self.take(key)?;
         let Value::Array(items) = &node.value else {
-            self.wrong_type(&path, node, "an array of strings");
+            let one = matches!(node.value, Value::String(_));
+            let hint = if one {
+                "an array of strings; put it in brackets: [\"…\"]"
+            } else {
+                "an array of strings"
+            };
+            self.wrong_type(&path, node, hint);
             return None;
         };
         let mut values = Vec::new();
@@ -185,7 +197,7 @@ impl<'a> Section<'a> {
 
     /// A share of 0 to 100.
     pub(super) fn percent(&mut self, key: &str) -> Option<f64> {
-        self.parsed(key, "a number of percent", |value| {
+        self.parsed(key, "a number of percent such as 20, without quotes", |value| {
             let number = match value {
                 Value::Integer(i) => *i as f64,
                 Value::Float(f) => *f,
@@ -245,8 +257,15 @@ impl<'a> Section<'a> {
     }
 }
 
+fn is_tables(items: &[Node]) -> bool {
+    items.iter().all(|item| matches!(item.value, Value::Table(_)))
+}
+
+/// A key below a path, in quotes where TOML wants them.
 fn join(path: &str, key: &str) -> String {
-    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+    let bare = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+    let key = if bare { key.to_owned() } else { format!("{key:?}") };
+    if path.is_empty() { key } else { format!("{path}.{key}") }
 }
 
 /// The known word a misspelled one most likely meant.
@@ -267,8 +286,12 @@ pub(super) fn one_of(words: &[&str], text: &str) -> Result<String, String> {
 
 /// `"30s"`, `"5m"`, `"1h30m"`, `"2d"`, `"250ms"`.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let wrong =
-        || format!("is {text:?}; expected a duration such as \"250ms\", \"30s\", \"5m\", \"1h30m\", \"2d\"");
+    let wrong = || {
+        format!(
+            "is {text:?}; expected whole numbers with their units, without blanks, such as \"250ms\", \"30s\", \"5m\", \
+             \"1h30m\", \"2d\""
+        )
+    };
     let (mut rest, mut total) = (text.trim(), Duration::ZERO);
     if rest.is_empty() {
         return Err(wrong());
@@ -307,6 +330,11 @@ pub(super) fn written(duration: Duration) -> String {
 /// SHA-256 in hex, lower case; colons as fingerprints have them are taken out.
 pub(super) fn checksum(text: &str) -> Result<String, String> {
     let bare = text.trim();
+    if bare.starts_with("OR1") {
+        return Err(
+            "is a whole token; its checksum is what stands between OR1 and ::, 64 hex digits".to_owned()
+        );
+    }
     if let Some((i, wrong)) = bare.chars().enumerate().find(|(_, c)| *c != ':' && !c.is_ascii_hexdigit()) {
         let at = i + 1;
         return Err(format!(
@@ -354,7 +382,14 @@ pub(super) fn socket_address(text: &str) -> Result<SocketAddr, String> {
 
 /// A URL of a server, `scheme://host[:port]`, with nothing behind.
 pub(super) fn url(text: &str, schemes: &[&str]) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|error| error.to_string())?;
+    let url = Url::parse(text).map_err(|error| match error {
+        UrlError::Scheme(_) => {
+            let with = format!("{}://{text}", schemes.first().copied().unwrap_or("https"));
+            let meant = Url::parse(&with).map(|_| format!("; write {with:?}")).unwrap_or_default();
+            format!("{text:?} does not start with {}://{meant}", schemes.join(":// or "))
+        }
+        other => other.to_string(),
+    })?;
     let scheme = if url.tls { "https" } else { "http" };
     let wrong = |why: String| {
         let examples: Vec<_> = schemes.iter().map(|s| format!("\"{s}://host[:port]\"")).collect();

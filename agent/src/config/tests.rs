@@ -214,7 +214,7 @@ metrics_listen = "localhost"
         "agent.toml:10: coordinator.token_file: is no absolute path; write the path of a file, such as \"/etc/outrider/token\"",
         "agent.toml:11: checks.etdc: no such check; did you mean `etcd`?",
         "agent.toml:14: checks.etcd.interval: has no unit; write \"30s\" for seconds",
-        "agent.toml:15: checks.etcd.timeout: is \"soon\"; expected a duration such as \"250ms\", \"30s\", \"5m\", \"1h30m\", \"2d\"",
+        "agent.toml:15: checks.etcd.timeout: is \"soon\"; expected whole numbers with their units, without blanks, such as \"250ms\", \"30s\", \"5m\", \"1h30m\", \"2d\"",
         "agent.toml:16: checks.etcd.poll: is \"1ms\"; expected 200ms to 1h",
         "agent.toml:18: checks.host.disk_warn_percent: is 3, below disk_error_percent (5): what is free falls through the warning first",
         "agent.toml:20: checks.certificates.days: expected falling numbers, such as [120, 30, 7]",
@@ -295,6 +295,47 @@ fn a_key_that_is_written_twice_is_named() {
         let found = problems(text);
         let said = format!("agent.toml:{line}: the key or table {key:?} is written twice; keep one of them");
         assert!(found.contains(&said), "{found:?}");
+    }
+}
+
+/// Each slip in the words of somebody who has to mend it at night.
+#[test]
+fn slips_are_told_with_what_to_write_instead() {
+    for (text, said) in [
+        (
+            "[node]\nname = a\n",
+            "agent.toml:2: the value is neither a number nor true or false; put a text in quotes",
+        ),
+        ("[node]\nname = \"a\n", "agent.toml:2: a text begins with \" and does not end in this line"),
+        ("node:\n", "TOML is written key = value"),
+        ("{\"node\": 1}\n", "TOML is written key = value"),
+        (
+            "[coordinator]\nurls = \"https://a.example\"\n",
+            "expected an array of strings; put it in brackets: [\"…\"]",
+        ),
+        (
+            "[coordinator]\nurls = [\"a.example\"]\n",
+            "\"a.example\" does not start with https://; write \"https://a.example\"",
+        ),
+        (
+            "[etcd]\nendpoints = [\"127.0.0.1:2379\"]\n",
+            "https:// or http://; write \"https://127.0.0.1:2379\"",
+        ),
+        ("[coordinator]\nca_checksum = \"OR1abc::id:hush\"\n", "is a whole token"),
+        ("[checks.host]\ninterval = \"30 s\"\n", "without blanks"),
+        ("[checks.host]\ndisk_warn_percent = \"20%\"\n", "such as 20, without quotes"),
+        ("[checks]\nhost = true\n", "checks.host: is a boolean; expected a table, headed [checks.host]"),
+        ("[[node]]\nname = \"a\"\n", "node: is headed [[node]]; write [node]"),
+        ("[node]\n\"\" = 1\n", "node.\"\": unknown key"),
+        (
+            "[[load_balancer]]\nurl = \"https://a.example\"\nresolve = { \"a.example\" = \"10.0.0.1\" }\n",
+            "load_balancer[0].resolve.\"a.example\": is a string",
+        ),
+        ("\0\0", "it has NUL bytes"),
+    ] {
+        let found = problems(text);
+        assert!(found.iter().any(|line| line.contains(said)), "{text:?}: {found:#?}");
+        assert!(!found.iter().any(|line| line.contains("hush")), "a secret is repeated");
     }
 }
 

@@ -142,6 +142,9 @@ fn read_text(path: &Path) -> io::Result<String> {
         return Err(file::invalid("it is longer than 1 MiB"));
     }
     let bytes = file::read_bounded(file, FILE_LIMIT)?;
+    if bytes.contains(&0) {
+        return Err(file::invalid("it has NUL bytes: it is binary, or UTF-16; save the file as UTF-8"));
+    }
     String::from_utf8(bytes).map_err(|e| {
         let (at, bytes) = (e.utf8_error().valid_up_to(), e.as_bytes());
         let line = bytes.iter().take(at).filter(|b| **b == b'\n').count() + 1;
@@ -157,15 +160,36 @@ pub(super) fn parse(file: &Path, text: &str, problems: &mut Vec<Problem>) -> Doc
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in errors {
         let span = error.span().unwrap_or_default();
-        let mut message = error.message().trim().to_owned();
-        if message == "duplicate key" {
-            let key = text.get(span.clone()).unwrap_or_default();
-            message = format!("the key or table {key:?} is written twice; keep one of them");
-        }
+        let message = in_words(error.message().trim(), text.get(span.clone()).unwrap_or_default());
         problems.push(place(span.start).problem("", message));
     }
     let table = convert_table(table.into_inner(), &place);
     Document { file, table }
+}
+
+/// What the parser says of a syntax error, in the words of somebody who writes the file and not the parser.
+fn in_words(message: &str, at: &str) -> String {
+    match message {
+        "duplicate key" => format!("the key or table {at:?} is written twice; keep one of them"),
+        m if m.starts_with("string values must be quoted") => {
+            "the value is neither a number nor true or false; put a text in quotes: key = \"value\""
+                .to_owned()
+        }
+        m if m.starts_with("invalid basic string, expected `\"`") => {
+            "a text begins with \" and does not end in this line; close it with \"".to_owned()
+        }
+        m if m.starts_with("key with no value") => {
+            format!(
+                "{m}; TOML is written key = value, with tables headed [name] (it is neither YAML nor JSON)"
+            )
+        }
+        m if m.starts_with("invalid key-value pair") => {
+            format!(
+                "{m}; TOML is written key = value, with tables headed [name] (it is neither YAML nor JSON)"
+            )
+        }
+        m => m.to_owned(),
+    }
 }
 
 fn convert_table(table: DeTable<'_>, place: &impl Fn(usize) -> Place) -> Table {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use outrider_protocol::{
-    AGENT_CERTIFICATE, AgentFacts, ConditionType, Fact, NodeFacts, ReasonCode as R, Severity, Status,
+    AGENT_CERTIFICATE, AgentFacts, ConditionType, NodeFacts, ReasonCode as R, Severity, Status,
     Timestamp, UnknownCause,
 };
 
@@ -171,10 +171,8 @@ fn reports_delivered(agent: &AgentFacts, at: Timestamp, now: Timestamp) -> Findi
 
 fn certificate(agent: &AgentFacts, at: Timestamp, facts: &NodeFacts) -> Option<Finding> {
     let not_after = agent.certificate_not_after?;
-    // The coordinator gave it, so its clock says whether it is good; ours may be days off (`facts/credentials.md`, 7).
-    let clock = facts.checks.clock.as_ref().and_then(Fact::value);
-    let ahead_ms = clock.and_then(|clock| clock.coordinator.value()).map_or(0, |offset| offset.offset_ms);
-    let now = Timestamp::from_millis(facts.now.as_millis().saturating_sub(ahead_ms));
+    // The coordinator gave it, so its clock says whether it is good.
+    let now = super::true_now(facts);
     let left = not_after.since(now);
     let ended = not_after <= now;
     // Certificates may live for a day or an hour; a coordinator that restarts must not sound their end.

@@ -413,6 +413,35 @@ fn with_certificate(change: impl Fn(&mut TlsFacts)) -> Finding {
 }
 
 #[test]
+fn a_clock_that_is_known_to_be_wrong_ends_no_certificate() {
+    let mut p = probe(K::Connect, Balancer, LB, None);
+    if let Fact::Known { value, .. } = &mut p.tls {
+        value.chain[0].not_after = ago(3 * DAY);
+        value.trust = known("the certificate expired 3 days ago by this clock (is a clock wrong?)".into());
+    }
+    let judged = |ahead_ms| {
+        let mut clock = world::clock();
+        clock.coordinator =
+            known(ClockOffset { offset_ms: ahead_ms, uncertainty_ms: 20, peer: "c.example".into() });
+        let checks = CheckFacts {
+            load_balancer: Some(known(vec![balancer(vec![p.clone()])])),
+            clock: Some(known(clock)),
+            ..CheckFacts::default()
+        };
+        only(&judge(&world::node_facts(checks)), ConditionType::LoadBalancerReachable)
+    };
+    assert_eq!(judged(0).reason, ReasonCode::BalancerCertificateEnding);
+    let f = judged(50 * 86_400_000);
+    expect(
+        &f,
+        Status::True,
+        Severity::Warn,
+        ReasonCode::BalancerCertificateWrong,
+        &["by this clock", "Compare the clocks first"],
+    );
+}
+
+#[test]
 fn certificates_name_trust_and_time() {
     expect(
         &with_certificate(|_| {}),

@@ -82,6 +82,13 @@ fn handshake(
             "The chain at {peer} leads to no trusted root: {why}; {} sent: {chain}.",
             tls.chain.len()
         );
+        let clock = "Compare the clocks first (ClockSynchronized): by the coordinator's the certificate is in date, by this \
+                     machine's it is not.";
+        if why.contains("by this clock") {
+            return Some(
+                new(Status::True, Severity::Warn, R::BalancerCertificateWrong, message).advice(clock),
+            );
+        }
         return Some(new(Status::True, Severity::Warn, R::BalancerCertificateWrong, message).advice(
             "With a private CA: name it (ca in [[load_balancer]]) and check that Rancher's agents have its checksum. \
              With a public one: send the intermediate certificate too.",

@@ -124,7 +124,8 @@ fn finding(b: &LoadBalancerFacts, at: Timestamp, facts: &NodeFacts) -> Finding {
              old for both.",
         );
     }
-    if let Some(certificate) = certificate::judge(b, at, facts.now, facts.thresholds.certificate_days) {
+    let now = crate::rules::true_now(facts);
+    if let Some(certificate) = certificate::judge(b, at, now, facts.thresholds.certificate_days) {
         return certificate;
     }
     let tries: usize = by_address.values().map(|t| t.good).sum();
