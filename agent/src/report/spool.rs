@@ -7,7 +7,8 @@
 //!
 //! - **Full**: transitions that were never sent are merged by type and subject; the newest state stays, with the oldest
 //!   status before and the number merged. What may have been sent keeps its content, for the coordinator tells two
-//!   contents under one sequence apart. The bound yields only to a greater number of distinct subjects.
+//!   contents under one sequence apart. A subject that came and went unsent leaves nothing: mounts and volumes with ever
+//!   new names must not fill it. The bound yields only to a greater number of distinct subjects that are still there.
 //! - **A torn tail** (a crash in an append) is cut at the last whole record, and so is what lies behind a write that never
 //!   reached the disk: none of it was promised. **A damaged head** is set aside as
 //!   `spool.corrupt-<ms>` and a new epoch begun. **A damaged middle** costs what is damaged: the records behind it are
@@ -347,7 +348,14 @@ impl Spool {
             }
             newest.insert(key, entry);
         }
-        let mut newest: Vec<_> = newest.into_values().collect();
+        // The last sequence stays, whatever it is about: a heartbeat names it, and the coordinator compares.
+        let last = self.last_sequence();
+        let came_and_went = |entry: &SequencedTransition| {
+            entry.transition.removed && entry.transition.previous_status.is_none() && entry.sequence != last
+        };
+        let before = newest.len();
+        let mut newest: Vec<_> = newest.into_values().filter(|entry| !came_and_went(entry)).collect();
+        self.merged += (before - newest.len()) as u64;
         newest.sort_by_key(|entry| entry.sequence);
         self.waiting_bytes = kept.iter().map(|waiting| waiting.bytes).sum();
         self.waiting = kept;

@@ -312,6 +312,32 @@ proptest! {
 }
 
 #[test]
+fn subjects_that_come_and_go_unsent_do_not_fill_the_spool() {
+    let limits = SpoolLimits { count: 20, bytes: usize::MAX };
+    let mut spool = Spool::open(Arc::new(MemoryDisk::default()), limits, now());
+    let named = |id: u64, previous, removed| {
+        let mut t = transition(id, 0, Status::False, previous);
+        (t.condition.subject, t.removed) = (format!("volume-{}", id / 2), removed);
+        t
+    };
+    // One that the coordinator may know: that it went must be told.
+    spool.append(vec![named(2, None, false)], Vec::new()).unwrap();
+    spool.sending(1);
+    spool.append(vec![named(3, Some(Status::False), true)], Vec::new()).unwrap();
+    for volume in 2..500 {
+        spool.append(vec![named(2 * volume, None, false)], Vec::new()).unwrap();
+        spool.append(vec![named(2 * volume + 1, Some(Status::False), true)], Vec::new()).unwrap();
+        assert!(spool.len() <= 20, "{} wait after {volume} volumes", spool.len());
+    }
+    let entries = waiting(&spool);
+    let told: Vec<_> =
+        entries.iter().map(|e| (e.transition.condition.subject.as_str(), e.transition.removed)).collect();
+    assert_eq!(told[..2], [("volume-1", false), ("volume-1", true)]);
+    assert_eq!(entries.last().unwrap().sequence, spool.last_sequence());
+    assert!(spool.merged() > 400, "{}", spool.merged());
+}
+
+#[test]
 fn a_damaged_head_is_set_aside_and_a_new_epoch_begun() {
     let disk = Arc::new(MemoryDisk::default());
     let mut spool = Spool::open(disk.clone(), SpoolLimits::default(), now());
