@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use outrider_protocol::{
-    AGENT_CERTIFICATE, AgentFacts, ConditionType, NodeFacts, ReasonCode as R, Severity, Status,
-    Timestamp, UnknownCause,
+    AGENT_CERTIFICATE, AgentFacts, ConditionType, NodeFacts, ReasonCode as R, Severity, Status, Timestamp,
+    UnknownCause,
 };
 
 use crate::finding::{Finding, Judgement};
