@@ -21,7 +21,7 @@ mod server;
 mod service;
 pub mod store;
 
-pub use api::openapi;
+pub use api::{Beat, Listing, Selector, SelectorError, openapi};
 pub use options::{DEFAULT_PORT, Options, StartError};
 pub use server::{BindError, Limits, Rate};
 pub use service::{Coordinator, ENDPOINT_FILE, OPERATOR_TOKEN_FILE, refuse_lost_database, start, start_on};

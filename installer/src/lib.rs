@@ -25,6 +25,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command};
+pub use crate::client::{EventReader, Happening};
 use crate::exit::Exit;
 use crate::output::Screen;
 

@@ -7,13 +7,27 @@
     reason = "a test may fail loudly"
 )]
 
+use std::sync::LazyLock;
+
 use outrider_tests::parsers;
 use proptest::prelude::*;
 use serde_json::Value;
 
-const FACTS: &str = include_str!("../../protocol/golden/v1alpha1/NodeFacts.json");
-const REPORT: &str = include_str!("../../protocol/golden/v1alpha1/NodeReport.json");
-const HEARTBEAT: &str = include_str!("../../protocol/golden/v1alpha1/Heartbeat.json");
+/// A golden document of the protocol.
+macro_rules! golden {
+    ($name:literal) => {
+        include_str!(concat!("../../protocol/golden/v1alpha1/", $name, ".json"))
+    };
+}
+
+const FACTS: &str = golden!("NodeFacts");
+const REPORT: &str = golden!("NodeReport");
+const HEARTBEAT: &str = golden!("Heartbeat");
+
+/// The document on one line.
+fn compact(document: &str) -> String {
+    serde_json::from_str::<Value>(document).expect("a golden document").to_string()
+}
 
 /// What a hostile or broken writer might put in a field's place.
 fn odd_value() -> impl Strategy<Value = Value> {
@@ -133,11 +147,156 @@ proptest! {
         parsers::token(&bytes);
         parsers::facts(&bytes);
         parsers::report(&bytes);
+        parsers::document(&bytes);
         parsers::certificate_request(&bytes);
+        parsers::certificate(&bytes);
         parsers::url(&bytes);
+        parsers::proxy(&bytes);
+        parsers::query(&bytes);
         parsers::metrics(&bytes);
+        parsers::events(&bytes);
+        parsers::etcd_message(&bytes);
         parsers::spool(&bytes);
         parsers::userdata(&bytes);
+        parsers::helper_request(&bytes);
+        parsers::server_config(&bytes);
+    }
+
+    #[test]
+    fn any_document(
+        bytes in prop_oneof![
+            mutated(golden!("EnrollRequest")),
+            mutated(golden!("EnrollResponse")),
+            mutated(golden!("RenewRequest")),
+            mutated(golden!("ReportAck")),
+            mutated(golden!("NodeConfig")),
+            mutated(golden!("TokenRequest")),
+            mutated(golden!("Token")),
+            mutated(golden!("Node")),
+            mutated(golden!("Cluster")),
+            mutated(golden!("Event")),
+            mutated(golden!("Status")),
+        ],
+    ) {
+        parsers::document(&bytes);
+    }
+
+    #[test]
+    fn any_helper_request(path in "\\PC{0,40}", key in "open|list|opened|names|refused|\\PC{1,4}") {
+        let value = Value::from(path.clone());
+        let list = Value::from(vec![path]);
+        parsers::helper_request(serde_json::json!({ key.clone(): value }).to_string().as_bytes());
+        parsers::helper_request(serde_json::json!({ key: list }).to_string().as_bytes());
+    }
+
+    #[test]
+    fn any_server_config(
+        lines in prop::collection::vec(
+            prop_oneof![
+                "(data-dir|datastore-endpoint|disable-etcd|node-ip|cluster-init|token)\\+{0,2}: .{0,16}",
+                "(data-dir|datastore-endpoint|disable-etcd|node-ip)\\+?: \\[?(\"[ -~&&[^\"\\\\]]{0,12}\"|[a-z0-9.:/@]{0,12}|~|true|1e3|0x10)\\]?",
+                "datastore-endpoint\\+?: (postgres|mysql|http|u:p@x|)://u:s3cret@h/d",
+                " {0,2}- ?[a-z0-9:/]{0,8}",
+                "#.{0,8}|---|\\.\\.\\.",
+                "\\PC{0,16}",
+            ],
+            0..6,
+        ),
+    ) {
+        parsers::server_config(lines.join("\n").as_bytes());
+    }
+
+    #[test]
+    fn any_events(
+        lines in prop::collection::vec(
+            prop_oneof![
+                Just(String::new()),
+                Just("\r".to_owned()),
+                "event: ?(node|cluster|event|bookmark|other)",
+                "id: ?[0-9]{0,20}",
+                "data: ?\\{\"position\":[0-9]{1,20},\"resync\":(true|false)\\}",
+                "data: ?\\PC{0,12}",
+                Just(format!("event: node\ndata: {}\n", compact(golden!("Node")))),
+                Just(format!("event: cluster\ndata: {}\n", compact(golden!("Cluster")))),
+                Just(format!("event: event\ndata: {}\n", compact(golden!("Event")))),
+                ":\\PC{0,8}",
+            ],
+            0..12,
+        ),
+    ) {
+        parsers::events(lines.join("\n").as_bytes());
+    }
+
+    #[test]
+    fn any_proxy(
+        text in "([a-z0-9]{0,6}://)?([a-z]{0,4}:[a-z0-9:/?#@%+]{12,20}@)?[a-z0-9.\\[\\]:%-]{0,16}(:[0-9+]{0,6})?(/[ -~]{0,6})?",
+        entries in prop::collection::vec(
+            prop_oneof!["[*.]{0,2}[a-z.]{0,8}(:[0-9+]{0,6})?", "[0-9.]{3,9}(/\\+?[0-9]{0,3})?", "\\[?[0-9a-f:]{2,9}\\]?(/[0-9]{1,3})?", "\\PC{0,6}"],
+            0..6,
+        ),
+    ) {
+        parsers::proxy(text.as_bytes());
+        parsers::proxy(entries.join(",").as_bytes());
+    }
+
+    #[test]
+    fn any_query(
+        selector in "[a-c!=,() in]{0,24}",
+        more in "(limit=-?[0-9]{0,20})?(&continue=[A-Za-z0-9_=%-]{0,12})?(&[a-zA-Z=&%+]{0,12})?",
+    ) {
+        parsers::query(selector.as_bytes());
+        let escaped: String = selector.bytes().map(|b| format!("%{b:02X}")).collect();
+        parsers::query(format!("labelSelector={escaped}&{more}").as_bytes());
+        parsers::query(more.as_bytes());
+    }
+
+    #[test]
+    fn any_etcd_message(
+        fields in prop::collection::vec(
+            (1_u8..14, prop_oneof![
+                any::<u64>().prop_map(|n| (0, varint(n))),
+                prop::collection::vec(any::<u8>(), 0..12).prop_map(|b| (2, [varint(b.len() as u64), b].concat())),
+                "https?://[a-z0-9.:\\[\\]]{0,12}".prop_map(|t| (2, [varint(t.len() as u64), t.into_bytes()].concat())),
+            ]),
+            0..8,
+        ),
+    ) {
+        let message: Vec<u8> =
+            fields.into_iter().flat_map(|(tag, (kind, bytes))| [vec![tag << 3 | kind], bytes].concat()).collect();
+        parsers::etcd_message(&message);
+        // The same as a member of a list.
+        parsers::etcd_message(&[vec![2 << 3 | 2], varint(message.len() as u64), message].concat());
+    }
+
+    #[test]
+    fn any_location(
+        location in "(https?:)?(//)?[a-z.]{0,3}(rancher.example.test)?(:[0-9]{0,6})?/?\\PC{0,8}",
+        status in 0_u16..1000,
+    ) {
+        parsers::location(format!("{location}\n\n\n\n{status}").as_bytes());
+    }
+
+    #[test]
+    fn any_certificate(
+        names in prop::collection::vec("[ -~]{1,12}", 0..3),
+        subject in "\\PC{0,12}",
+        years in (1951_i32..2200, 1951_i32..2200),
+        flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3),
+    ) {
+        let names: Vec<String> = names.into_iter().filter(|n| rcgen::string::Ia5String::try_from(n.as_str()).is_ok()).collect();
+        let mut asked = rcgen::CertificateParams::new(names).unwrap();
+        asked.distinguished_name.push(rcgen::DnType::CommonName, subject);
+        asked.not_before = rcgen::date_time_ymd(years.0, 1, 1);
+        asked.not_after = rcgen::date_time_ymd(years.1, 1, 1);
+        let made = asked.self_signed(&*KEY).unwrap();
+        parsers::certificate(made.der());
+        parsers::certificate(made.pem().as_bytes());
+        let mut broken = made.der().to_vec();
+        for (index, byte) in flips {
+            let at = index.index(broken.len());
+            broken[at] = byte;
+        }
+        parsers::certificate(&broken);
     }
 
     #[test]
@@ -173,9 +332,80 @@ proptest! {
     }
 }
 
+/// A key for all certificates: it is not what is tested.
+static KEY: LazyLock<rcgen::KeyPair> = LazyLock::new(|| rcgen::KeyPair::generate().unwrap());
+
+fn varint(mut n: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while n >= 0x80 {
+        bytes.push(n as u8 | 0x80);
+        n >>= 7;
+    }
+    bytes.push(n as u8);
+    bytes
+}
+
 proptest! {
-    // Each case writes and reads a file.
+    // Each case writes and reads files, or has a conversation.
     #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_cloud_init(
+        errors in prop::collection::vec("\\PC{0,700}", 0..30),
+        level in "[A-Z]{0,6}",
+        stage in "init(-local)?|modules-final|\\PC{0,8}",
+        start in prop::num::f64::ANY,
+        result in "(\n%\n(\\{\"v1\":\\{\\}\\}|\\{\"v1\":[0-9]?))?",
+        odd in odd_value(),
+    ) {
+        let levels: serde_json::Map<String, Value> =
+            errors.iter().enumerate().map(|(i, e)| (format!("{level}{i}{e}"), serde_json::json!([e]))).collect();
+        let status = serde_json::json!({"v1": {"stage": stage, "init": {"start": start, "errors": errors,
+            "recoverable_errors": levels}, "datasource": odd, "init-local": odd}});
+        parsers::cloud_init(format!("{status}{result}").as_bytes());
+        parsers::cloud_init(format!("{}{result}", serde_json::json!({"v1": odd})).as_bytes());
+    }
+
+    #[test]
+    fn any_host(
+        lines in prop::collection::vec(
+            prop_oneof![
+                "(MemTotal|MemAvailable|SwapTotal|SwapFree): +-?[0-9]{0,21}( kB)?",
+                "(some|full) avg10=[0-9.naif]{0,6} avg60=[0-9.]{0,6} avg300=[0-9.]{0,6} total=[0-9]{0,21}",
+                "[0-9]{1,11} [0-9]{1,11} [0-9]{1,3}:[0-9]{1,3} / (/[a-z]{0,4}|/) rw,\\PC{0,5} - (ext4|xfs|tmpfs) /dev/[a-z]{1,4} rw",
+                "[0-9.]{1,6} [0-9.]{1,6} [0-9.]{1,6} [0-9]{1,3}/[0-9]{1,12} [0-9]{1,12}",
+                "[0-9]{1,10}(-[0-9]{1,10})?(,[0-9]{1,10}(-[0-9]{1,10})?){0,3}",
+                "(ID|VERSION_ID|PRETTY_NAME)=[\"']?\\PC{0,8}[\"']?",
+                "-?[0-9]{1,25}(\\.[0-9]{1,3})?( [0-9.]{1,4})?",
+                "\\PC{0,30}",
+            ],
+            0..6,
+        ),
+    ) {
+        parsers::host(lines.join("\n").as_bytes());
+    }
+
+    #[test]
+    fn any_http_answer(
+        head in "HTTP/1\\.[01] [0-9]{2,3}( \\PC{0,6})?",
+        lines in prop::collection::vec(
+            prop_oneof![
+                "(content-length|Content-Length): ?-?[0-9]{0,4}",
+                Just("transfer-encoding: chunked".to_owned()),
+                Just("connection: close".to_owned()),
+                Just("upgrade: websocket".to_owned()),
+                "[a-z-]{0,8}: ?[ -~]{0,12}",
+                "\\PC{0,8}",
+            ],
+            0..5,
+        ),
+        body in "([0-9a-f]{1,3}\r\n)?[ -~]{0,400}(\r\n0\r\n\r\n)?",
+        cut in 0_usize..600,
+    ) {
+        let text = format!("{head}\r\n{}\r\n\r\n{body}", lines.join("\r\n"));
+        parsers::http_answer(text.as_bytes());
+        parsers::http_answer(&text.as_bytes()[..cut.min(text.len())]);
+    }
 
     #[test]
     fn any_configuration(

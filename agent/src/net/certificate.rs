@@ -17,7 +17,7 @@ pub fn facts(der: &[u8]) -> Result<CertificateFacts, Failure> {
     if let Ok(Some(names)) = certificate.subject_alternative_name() {
         for name in &names.value.general_names {
             match name {
-                GeneralName::DNSName(dns) => sans.push((*dns).to_owned()),
+                GeneralName::DNSName(dns) => sans.push(printable(dns)),
                 GeneralName::IPAddress(bytes) => sans.extend(ip_address(bytes)),
                 _ => {}
             }
@@ -127,6 +127,11 @@ fn name(name: &X509Name<'_>) -> String {
         .collect();
     parts.reverse();
     parts.join(",")
+}
+
+/// A name as a terminal may show it: a certificate's maker chose it.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 fn escape(value: &str) -> String {

@@ -95,7 +95,10 @@ impl Proxy {
         let with_scheme = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
         let (scheme, rest) = with_scheme.split_once("://").unwrap_or_default();
         if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
-            return Err(format!("{scheme} proxies are not supported; give an http or https proxy"));
+            // What stands in a scheme's place may be the beginning of a password.
+            let is_word = scheme.bytes().all(|b| b.is_ascii_alphanumeric()) && scheme.len() <= 8;
+            let named = if is_word { scheme } else { "such" };
+            return Err(format!("{named} proxies are not supported; give an http or https proxy"));
         }
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
@@ -103,6 +106,11 @@ impl Proxy {
             Some((credentials, host)) => (Some(credentials), host),
             None => (None, authority),
         };
+        if path.contains('@') {
+            return Err(
+                "a user name or password with '/', '?' or '#' in it has to be percent-encoded".to_owned()
+            );
+        }
         let url = Url::parse(&format!("{scheme}://{host}{path}")).map_err(|e| e.to_string())?;
         let authorization = credentials
             .map(|credentials| {
@@ -171,8 +179,9 @@ fn percent_decoded(text: &str) -> Vec<u8> {
     let mut i = 0;
     while i < bytes.len() {
         let escaped = (bytes[i] == b'%')
-            .then(|| text.get(i + 1..i + 3).and_then(|hex| u8::from_str_radix(hex, 16).ok()))
-            .flatten();
+            .then(|| text.get(i + 1..i + 3).filter(|hex| hex.bytes().all(|b| b.is_ascii_hexdigit())))
+            .flatten()
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
         plain.push(escaped.unwrap_or(bytes[i]));
         i += if escaped.is_some() { 3 } else { 1 };
     }
@@ -233,7 +242,7 @@ impl Rule {
         }
         if let Some((network, prefix)) = entry.split_once('/') {
             let network: IpAddr = network.parse().ok()?;
-            let prefix: u8 = prefix.parse().ok()?;
+            let prefix: u8 = digits(prefix)?;
             return (prefix <= if network.is_ipv4() { 32 } else { 128 })
                 .then_some(Rule::Network { network, prefix });
         }
@@ -241,7 +250,7 @@ impl Rule {
             return Some(Rule::Address { ip: ip.to_canonical(), port: None });
         }
         let (host, port) = match entry.rsplit_once(':') {
-            Some((host, port)) => (host, Some(port.parse().ok()?)),
+            Some((host, port)) => (host, Some(digits(port)?)),
             None => (entry, None),
         };
         if let Ok(ip) = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
@@ -266,6 +275,11 @@ impl Rule {
             }
         }
     }
+}
+
+/// A number of digits alone: Rust would also read `+8`.
+fn digits<T: std::str::FromStr>(text: &str) -> Option<T> {
+    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
 fn in_network(ip: IpAddr, network: IpAddr, prefix: u8) -> bool {
@@ -320,8 +334,8 @@ mod tests {
             assert!(bad.is_empty(), "{rules}");
             assert_eq!(no_proxy.matches(host, 6443), direct, "{host} against {rules:?}");
         }
-        let (_, bad) = NoProxy::parse("10.0.0.0/33,a*b,ok,host:port,10.0.0/8");
-        assert_eq!(bad, ["10.0.0.0/33", "a*b", "host:port", "10.0.0/8"]);
+        let (_, bad) = NoProxy::parse("10.0.0.0/33,a*b,ok,host:port,10.0.0/8,10.0.0.0/+8,a:+1");
+        assert_eq!(bad, ["10.0.0.0/33", "a*b", "host:port", "10.0.0/8", "10.0.0.0/+8", "a:+1"]);
     }
 
     fn settings(pairs: &[(&str, &str)]) -> ProxySettings {
@@ -362,6 +376,9 @@ mod tests {
         let settings =
             settings(&[("HTTPS_PROXY", "socks5://u:secret@p:1080"), ("HTTP_PROXY", "u:secret@p:x")]);
         assert_eq!(settings.problems.len(), 2);
+        for text in ["http://u:secret/@p:1", "u:secret?x@p", "u:secret://x@p", "secret#@p"] {
+            assert!(Proxy::parse(text).is_err_and(|why| !why.contains("secret")), "{text}");
+        }
         assert!(settings.problems.iter().all(|p| !p.contains("secret")), "{:?}", settings.problems);
         assert!(settings.for_url(&Url::parse("https://c.example").unwrap()).is_none());
     }

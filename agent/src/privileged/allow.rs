@@ -10,7 +10,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::excerpt::Document;
+use super::excerpt::{Document, word};
 use super::trusted::Trust;
 
 /// Files below the data folder of RKE2 and of K3s.
@@ -231,9 +231,9 @@ impl Configured {
             let Some(text) = read(trust, &file, problems) else { continue };
             match Document::Rancher.excerpt(&text) {
                 Ok(known) => {
-                    let word = |key| known.get(key).and_then(|v| v.as_str()).map(str::to_owned);
-                    found.data = word("data-dir").or(found.data);
-                    found.snapshots = word("etcd-snapshot-dir").or(found.snapshots);
+                    let filled = |key| word(&known, key).filter(|folder| !folder.is_empty());
+                    found.data = filled("data-dir").or(found.data);
+                    found.snapshots = filled("etcd-snapshot-dir").or(found.snapshots);
                 }
                 Err(why) => problems.push(format!("{}: {why}", file.display())),
             }

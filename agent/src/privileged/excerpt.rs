@@ -41,7 +41,7 @@ const DATASTORE: &str = "datastore-endpoint";
 
 /// Which document it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Document {
+pub enum Document {
     /// `config.yaml` of RKE2 or K3s.
     Rancher,
     /// The configuration file that they write for etcd.
@@ -53,7 +53,7 @@ pub(super) enum Document {
 impl Document {
     /// What may be known of the text of a configuration file, in the form of the whole. The error never quotes the
     /// text.
-    pub(super) fn excerpt(self, text: &str) -> Result<BTreeMap<String, Value>, &'static str> {
+    pub fn excerpt(self, text: &str) -> Result<BTreeMap<String, Value>, &'static str> {
         if text.trim().is_empty() {
             return Ok(BTreeMap::new());
         }
@@ -73,19 +73,18 @@ impl Document {
 
 fn rancher(all: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
     // A key may end in `+`: its values are added to those of earlier files.
-    let known = |key: &str| RANCHER_KEYS.contains(&key.trim_end_matches('+'));
     let kept = all.into_iter().filter_map(|(key, value)| {
-        if key == DATASTORE {
-            let scheme =
-                value.as_str().and_then(|v| v.split_once("://")).map(|(scheme, _)| format!("{scheme}://"));
-            // Without a scheme it is a path of sqlite, and empty means unset.
-            let unset = value.as_str().is_some_and(str::is_empty);
-            return Some((
-                key,
-                if unset { String::new() } else { scheme.unwrap_or_else(|| "sqlite".into()) }.into(),
-            ));
+        let known = key.strip_suffix('+').unwrap_or(&key);
+        if known == DATASTORE {
+            // Empty means unset; what has no scheme is a path of sqlite.
+            let kind = match first(&value) {
+                None => String::new(),
+                Some(text) if text.is_empty() => text,
+                Some(text) => scheme(&text).map_or_else(|| "sqlite".into(), |scheme| format!("{scheme}://")),
+            };
+            return Some((key, kind.into()));
         }
-        known(&key).then_some((key, value))
+        RANCHER_KEYS.contains(&known).then_some((key, value))
     });
     kept.collect()
 }
@@ -107,6 +106,28 @@ fn pod(all: &Value) -> BTreeMap<String, Value> {
         })
         .collect();
     BTreeMap::from([("spec".to_owned(), json!({ "containers": kept }))])
+}
+
+/// The single value of `key` in a configuration, as RKE2 and K3s take it: also under the key with a `+`, which appends
+/// to a list and sets a single value, and the first where a list is given.
+pub fn word(values: &BTreeMap<String, Value>, key: &str) -> Option<String> {
+    first(values.get(key).or_else(|| values.get(&format!("{key}+")))?)
+}
+
+fn first(value: &Value) -> Option<String> {
+    match value.as_array().map_or(Some(value), |list| list.first())? {
+        Value::String(text) => Some(text.clone()),
+        value @ (Value::Bool(_) | Value::Number(_)) => Some(value.to_string()),
+        _ => None,
+    }
+}
+
+/// The scheme of a datastore's endpoint; none where what stands before `://` is no scheme and may be a secret.
+pub fn scheme(endpoint: &str) -> Option<&str> {
+    let (scheme, _) = endpoint.split_once("://")?;
+    let is_scheme =
+        |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'));
+    (!scheme.is_empty() && is_scheme(scheme)).then_some(scheme)
 }
 
 /// The excerpt as a file that nobody can change.
@@ -172,6 +193,13 @@ mod tests {
         assert_eq!(kind("datastore-endpoint: ''"), "");
         assert_eq!(kind("datastore-endpoint: /var/db"), "sqlite");
         assert_eq!(kind("datastore-endpoint: [a, b]"), "sqlite");
+        assert_eq!(kind("datastore-endpoint: [postgres://u:s3cret@db/k3s]"), "postgres://");
+        assert_eq!(kind("datastore-endpoint: u:s3cret@db://x"), "sqlite");
+        // Nothing is unset, and never a datastore.
+        assert_eq!(kind("datastore-endpoint:"), "");
+        assert_eq!(kind("datastore-endpoint: []"), "");
+        let appended = excerpt("datastore-endpoint+: mysql://u:s3cret@db").unwrap();
+        assert_eq!(appended["datastore-endpoint+"], "mysql://");
     }
 
     #[test]

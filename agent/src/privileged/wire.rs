@@ -67,12 +67,12 @@ pub enum Refusal {
 
 impl Request {
     /// One line, with its end.
-    pub(super) fn to_line(&self) -> io::Result<Vec<u8>> {
+    pub fn to_line(&self) -> io::Result<Vec<u8>> {
         to_line(self)
     }
 
     /// The request of a line without its end.
-    pub(super) fn from_line(line: &[u8]) -> Result<Self, String> {
+    pub fn from_line(line: &[u8]) -> Result<Self, String> {
         serde_json::from_slice(line).map_err(|e| format!("no request: {e}"))
     }
 }
@@ -84,12 +84,12 @@ impl Reply {
     }
 
     /// One line, with its end.
-    pub(super) fn to_line(&self) -> io::Result<Vec<u8>> {
+    pub fn to_line(&self) -> io::Result<Vec<u8>> {
         to_line(self)
     }
 
     /// The reply of a line without its end.
-    pub(super) fn from_line(line: &[u8]) -> io::Result<Self> {
+    pub fn from_line(line: &[u8]) -> io::Result<Self> {
         Ok(serde_json::from_slice(line)?)
     }
 }

@@ -69,10 +69,10 @@ fn state(cx: &SenseContext) -> Result<Option<CloudInitFacts>, Failure> {
     }
     let mut recoverable_errors = BTreeMap::<String, Vec<String>>::new();
     for (level, list) in stages.iter().filter_map(|s| s.get("recoverable_errors")?.as_object()).flatten() {
-        recoverable_errors.entry(level.clone()).or_default().extend(messages(Some(list)));
+        recoverable_errors.entry(cut(level)).or_default().extend(messages(Some(list)));
     }
-    let stage = v1.get("stage").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let started = v1.get(&stage).and_then(|s| s.get("start")).and_then(Value::as_f64);
+    let stage = v1.get("stage").and_then(Value::as_str).unwrap_or_default();
+    let started = v1.get(stage).and_then(|s| s.get("start")).and_then(Value::as_f64);
     let stage_seconds = started.and_then(|started| seconds_since(cx, started));
 
     let mut running = !finished || !stage.is_empty();
@@ -86,6 +86,9 @@ fn state(cx: &SenseContext) -> Result<Option<CloudInitFacts>, Failure> {
     truncate(&mut errors);
     recoverable_errors.values_mut().for_each(truncate);
     recoverable_errors.retain(|_, list| !list.is_empty());
+    while recoverable_errors.len() > MESSAGES {
+        recoverable_errors.pop_last();
+    }
 
     let (status, extended_status) = words(cx, running, &errors, &recoverable_errors)?;
     let exit_code = match (errors.is_empty(), recoverable_errors.is_empty()) {
@@ -97,7 +100,7 @@ fn state(cx: &SenseContext) -> Result<Option<CloudInitFacts>, Failure> {
         status,
         extended_status,
         exit_code,
-        stage,
+        stage: cut(stage),
         stage_seconds,
         errors,
         recoverable_errors,
@@ -215,20 +218,25 @@ fn truncate(list: &mut Vec<String>) {
     let more = list.len().saturating_sub(MESSAGES);
     list.truncate(MESSAGES);
     for message in list.iter_mut() {
-        if let Some((at, _)) = message.char_indices().nth(MESSAGE_LENGTH) {
-            message.truncate(at);
-            message.push('…');
-        }
+        *message = cut(message);
     }
     if more > 0 {
         list.push(format!("{more} more"));
     }
 }
 
+/// The beginning of a text that is too long.
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(MESSAGE_LENGTH) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
 /// `DataSourceNoCloud [seed=/dev/sr0][dsmode=net]` without the details.
 fn datasource(v1: &Map<String, Value>) -> String {
     let text = v1.get("datasource").and_then(Value::as_str).unwrap_or_default();
-    text.split_ascii_whitespace().next().unwrap_or_default().to_owned()
+    cut(text.split_ascii_whitespace().next().unwrap_or_default())
 }
 
 /// A unit of cloud-init that failed. systemd's silence is no failure of cloud-init.

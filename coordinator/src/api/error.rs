@@ -9,7 +9,7 @@ use outrider_protocol::ApiError;
 
 /// What a handler returns instead of an answer.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub struct Failure {
     /// Boxed so that a result stays small on the way that mostly succeeds.
     error: Box<ApiError>,
     retry_after: Option<Duration>,
@@ -64,7 +64,7 @@ impl Failure {
     }
 
     /// The error as it will be sent.
-    pub(crate) fn error(&self) -> &ApiError {
+    pub fn error(&self) -> &ApiError {
         &self.error
     }
 }

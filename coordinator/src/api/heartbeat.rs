@@ -31,7 +31,7 @@ const STATE_AGE: Duration = Duration::from_secs(600);
 /// `outrider_protocol::Heartbeat` without copies.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Beat<'a> {
+pub struct Beat<'a> {
     #[serde(borrow)]
     kind: Cow<'a, str>,
     epoch: Uuid,
@@ -46,7 +46,7 @@ pub(crate) struct Beat<'a> {
 
 impl<'a> Beat<'a> {
     /// Reads a heartbeat.
-    pub(crate) fn read(bytes: &'a [u8]) -> Answer<Self> {
+    pub fn read(bytes: &'a [u8]) -> Answer<Self> {
         let advice = "Send a Heartbeat as JSON; its schema is in /v1/openapi.json.";
         let beat: Beat<'a> = serde_json::from_slice(bytes).map_err(|e| {
             Failure::bad_request("InvalidDocument", format!("the Heartbeat cannot be read: {e}"), advice)

@@ -43,9 +43,12 @@ use crate::server::peer::Peer;
 use crate::store::StoreError;
 use error::{Answer, Failure};
 pub(crate) use health::view as coordinator_view;
+pub use heartbeat::Beat;
 pub(crate) use heartbeat::HeldAnswer;
+pub use nodes::Listing;
 pub use openapi::document as openapi;
 use routes::{Access, ENDPOINTS, Endpoint, Route};
+pub use selector::{Selector, SelectorError};
 
 const HEARTBEAT: &str = "/v1/heartbeat";
 
@@ -177,8 +180,13 @@ async fn in_our_words(response: Response) -> Response {
     }
     let status = response.status();
     let message = axum::body::to_bytes(response.into_body(), 4096).await.unwrap_or_default();
+    not_understood(status, &String::from_utf8_lossy(&message)).into_response()
+}
+
+/// A path or query that cannot be read.
+fn not_understood(status: StatusCode, message: &str) -> Failure {
     let advice = "GET /v1/openapi.json has every path with its parameters.";
-    Failure::new(status, "InvalidRequest", String::from_utf8_lossy(&message), advice).into_response()
+    Failure::new(status, "InvalidRequest", message, advice)
 }
 
 fn admit(app: &App, endpoint: &Endpoint, request: &Request) -> Answer<()> {

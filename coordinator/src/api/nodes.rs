@@ -6,6 +6,7 @@ use axum::Json;
 use axum::extract::{Path, Query, Request, State};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::Uri;
 use outrider_protocol::{ClusterView, List, NodeConfig, NodeView, TypeMeta};
 use serde::Deserialize;
 
@@ -22,7 +23,7 @@ const CHUNK: usize = 500;
 /// Query of `GET /v1/nodes`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ListQuery {
+struct ListQuery {
     #[serde(default)]
     label_selector: String,
     limit: Option<usize>,
@@ -43,20 +44,37 @@ pub(super) fn page_size(limit: Option<usize>) -> Answer<usize> {
     }
 }
 
+/// What a list of nodes is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listing {
+    /// Which nodes.
+    pub selector: Selector,
+    /// Nodes of one page at most.
+    pub limit: usize,
+    /// The name after which the page begins.
+    pub after: String,
+}
+
+impl Listing {
+    /// Reads the query of `uri`.
+    pub fn read(uri: &Uri) -> Answer<Self> {
+        let Query(query) = Query::<ListQuery>::try_from_uri(uri)
+            .map_err(|e| super::not_understood(e.status(), &e.body_text()))?;
+        let selector = Selector::parse(&query.label_selector).map_err(|e| {
+            Failure::bad_request(
+                "InvalidSelector",
+                format!("labelSelector {:?}: {e}", query.label_selector),
+                "Write it as for kubectl -l: a=b, a!=b, a in (x,y), a notin (x,y), a, !a.",
+            )
+        })?;
+        let (limit, after) = (page_size(query.limit)?, decode_continue(&query.continue_token)?);
+        Ok(Self { selector, limit, after })
+    }
+}
+
 /// A page of nodes by name.
-pub(super) async fn list(
-    State(app): State<Arc<App>>,
-    Query(query): Query<ListQuery>,
-) -> Answer<Json<List<NodeView>>> {
-    let selector = Selector::parse(&query.label_selector).map_err(|e| {
-        Failure::bad_request(
-            "InvalidSelector",
-            format!("labelSelector {:?}: {e}", query.label_selector),
-            "Write it as for kubectl -l: a=b, a!=b, a in (x,y), a notin (x,y), a, !a.",
-        )
-    })?;
-    let limit = page_size(query.limit)?;
-    let mut after = decode_continue(&query.continue_token)?;
+pub(super) async fn list(State(app): State<Arc<App>>, uri: Uri) -> Answer<Json<List<NodeView>>> {
+    let Listing { selector, limit, mut after } = Listing::read(&uri)?;
     // Taken first: what changes while the page is made is seen again by a watch from here.
     let revision = app.fleet.position();
     let (mut items, mut continue_token) = (Vec::new(), String::new());

@@ -13,7 +13,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::contexts::Endpoint;
-pub(crate) use watch::{Happening, Watch};
+pub(crate) use watch::Watch;
+pub use watch::{EventReader, Happening};
 
 /// A page of a thousand nodes with all their conditions stays far below.
 const LIMITS: Limits = Limits { body: 64 << 20, deadline: Duration::from_secs(30) };

@@ -25,7 +25,7 @@ const WAITING: usize = 4096;
 /// Something the coordinator tells.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(clippy::large_enum_variant)] // lives for one turn of a loop
-pub(crate) enum Happening {
+pub enum Happening {
     /// A node as it is now.
     Node(NodeView),
     /// A cluster as it is now.
@@ -40,7 +40,7 @@ pub(crate) enum Happening {
 pub(crate) struct Watch {
     lines: mpsc::Receiver<Vec<u8>>,
     end: tokio::task::JoinHandle<Result<Head, Failure>>,
-    parser: Parser,
+    parser: EventReader,
     parsed: Vec<Happening>,
 }
 
@@ -62,7 +62,7 @@ impl Watch {
             };
             connection.exchange_into(request, AGE, forward).await
         });
-        Ok(Self { lines, end, parser: Parser::default(), parsed: Vec::new() })
+        Ok(Self { lines, end, parser: EventReader::default(), parsed: Vec::new() })
     }
 
     /// Waits until the coordinator has taken the request, which its first bytes show; what changes from then on is
@@ -117,15 +117,21 @@ impl Drop for Watch {
 
 /// Lines to events, by the rules of the HTML standard; comments and unknown events are skipped.
 #[derive(Default)]
-struct Parser {
+pub struct EventReader {
     line: Vec<u8>,
     kind: String,
     data: String,
     position: Option<u64>,
 }
 
-impl Parser {
-    fn feed(&mut self, chunk: &[u8]) -> Vec<Happening> {
+impl EventReader {
+    /// Position of the last event.
+    pub fn position(&self) -> Option<u64> {
+        self.position
+    }
+
+    /// Takes the next bytes; what they complete comes out.
+    pub fn feed(&mut self, chunk: &[u8]) -> Vec<Happening> {
         let mut out = Vec::new();
         for byte in chunk {
             match byte {
@@ -197,7 +203,7 @@ mod tests {
             ": hello\n\nid: 7\r\nevent: cluster\r\ndata: {CLUSTER}\r\n\r\nevent: later\ndata: x\n\nid: 9\n\n"
         );
         for size in [1, 2, 7, 1000] {
-            let mut parser = Parser::default();
+            let mut parser = EventReader::default();
             let found: Vec<_> = text.as_bytes().chunks(size).flat_map(|chunk| parser.feed(chunk)).collect();
             assert_eq!(
                 found,
@@ -214,9 +220,9 @@ mod tests {
             bytes in proptest::collection::vec(proptest::sample::select(b"id: 1\n\r:evntdaclusr{}\"\xff".to_vec()), 0..400),
             cut in 0_usize..400,
         ) {
-            let mut whole = Parser::default();
+            let mut whole = EventReader::default();
             let found = whole.feed(&bytes);
-            let mut parts = Parser::default();
+            let mut parts = EventReader::default();
             let (head, tail) = bytes.split_at(cut.min(bytes.len()));
             let mut again = parts.feed(head);
             again.extend(parts.feed(tail));
@@ -227,7 +233,7 @@ mod tests {
 
     #[test]
     fn garbage_is_no_event_and_no_panic() {
-        let mut parser = Parser::default();
+        let mut parser = EventReader::default();
         assert_eq!(parser.feed(b"event: node\ndata: {\"half\":\n\n\xff\xfe\nid: -3\n\n"), []);
         assert_eq!(parser.position, None);
     }

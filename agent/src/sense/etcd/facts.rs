@@ -93,8 +93,8 @@ pub(super) fn fact_of<T>(outcome: Result<T, Failure>, source: impl Into<String>,
     }
 }
 
-/// `quota` is what the member's metrics state, for versions whose `Status` does not.
-pub(super) fn status_facts(status: wire::StatusResponse, quota: Option<i64>) -> EndpointStatus {
+/// The status as facts. `quota` is what the member's metrics state, for versions whose `Status` does not.
+pub fn status_facts(status: wire::StatusResponse, quota: Option<i64>) -> EndpointStatus {
     let header = status.header.unwrap_or_default();
     EndpointStatus {
         member_id: hex_id(header.member_id),

@@ -13,6 +13,7 @@ use super::discover::{Discovery, Disk, Found, RANCHER_ELECTION, Step, TlsFiles, 
 use super::disk::SnapshotSettings;
 use super::expected::Configuration;
 use crate::net::Failure;
+use crate::privileged::{scheme, word};
 
 /// One of the two.
 pub(super) struct Program {
@@ -40,15 +41,21 @@ pub(super) const K3S: Program = Program {
 
 /// What we read of the merged configuration.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Config {
-    data_dir: Option<String>,
-    datastore_endpoint: Option<String>,
-    disable_etcd: bool,
-    snapshot_dir: Option<String>,
-    object_storage: bool,
-    snapshots_disabled: bool,
+pub struct Config {
+    /// The data folder.
+    pub data_dir: Option<String>,
+    /// Where the datastore is; it may carry a password.
+    pub datastore_endpoint: Option<String>,
+    /// This server runs without etcd.
+    pub disable_etcd: bool,
+    /// Where snapshots go.
+    pub snapshot_dir: Option<String>,
+    /// They also go to S3.
+    pub object_storage: bool,
+    /// None are taken.
+    pub snapshots_disabled: bool,
     /// The first `node-ip` is an IPv6 address.
-    ipv6: bool,
+    pub ipv6: bool,
     /// What could not be read or understood.
     problem: Option<Failure>,
 }
@@ -91,7 +98,7 @@ fn find_in(
     };
     if let Some(endpoint) = &config.datastore_endpoint {
         // The endpoint may carry a password: only its kind is told.
-        let kind = endpoint.split_once("://").map_or("sqlite", |(scheme, _)| scheme);
+        let kind = scheme(endpoint).unwrap_or("sqlite");
         return Ok(Step::not_here(match kind {
             "http" | "https" | "unix" | "unixs" => {
                 format!("{title} server with an external etcd: give its endpoints in [etcd] to watch it")
@@ -194,23 +201,16 @@ impl Config {
     }
 
     /// Takes what one file sets. The error shows nothing of the file: it may hold a token.
-    fn merge(&mut self, bytes: &[u8]) -> Result<(), &'static str> {
+    pub fn merge(&mut self, bytes: &[u8]) -> Result<(), &'static str> {
         let text = std::str::from_utf8(bytes).map_err(|_| "not UTF-8")?;
         if text.trim().is_empty() {
             return Ok(());
         }
-        let values: BTreeMap<String, Value> =
+        // A file of comments alone is a document without a value.
+        let values: Option<BTreeMap<String, Value>> =
             serde_saphyr::from_str(text).map_err(|_| "not a YAML mapping")?;
-        let word = |key: &str| {
-            // A trailing + appends to a list; for a single value it is the same as setting it.
-            let value = values.get(key).or_else(|| values.get(&format!("{key}+")))?;
-            let value = value.as_array().map_or(Some(value), |list| list.first())?;
-            match value {
-                Value::String(text) => Some(text.clone()),
-                Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
-                _ => None,
-            }
-        };
+        let values = values.unwrap_or_default();
+        let word = |key: &str| word(&values, key);
         let filled = |key: &str| word(key).filter(|text| !text.is_empty());
         self.data_dir = filled("data-dir").or(self.data_dir.take());
         self.datastore_endpoint = filled("datastore-endpoint").or(self.datastore_endpoint.take());
@@ -253,6 +253,11 @@ mod tests {
         ]);
         assert_eq!(config.data_dir.as_deref(), Some("/data/rke2"));
         assert_eq!((config.datastore_endpoint, config.disable_etcd, config.ipv6), (None, true, true));
+    }
+
+    #[test]
+    fn a_file_of_comments_alone_sets_nothing() {
+        assert_eq!(merged(&["# nothing yet\n", "---\n", "~"]), Config::default());
     }
 
     #[test]

@@ -6,178 +6,178 @@
 
 /// `etcdserverpb.ResponseHeader`.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct ResponseHeader {
+pub struct ResponseHeader {
     /// Cluster that answered.
     #[prost(uint64, tag = "1")]
-    pub(super) cluster_id: u64,
+    pub cluster_id: u64,
     /// Member that answered.
     #[prost(uint64, tag = "2")]
-    pub(super) member_id: u64,
+    pub member_id: u64,
     /// Its raft term: every election makes it grow.
     #[prost(uint64, tag = "4")]
-    pub(super) raft_term: u64,
+    pub raft_term: u64,
 }
 
 /// `etcdserverpb.Member`.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct Member {
+pub struct Member {
     /// Id.
     #[prost(uint64, tag = "1")]
-    pub(super) id: u64,
+    pub id: u64,
     /// Name; empty until it has started once.
     #[prost(string, tag = "2")]
-    pub(super) name: String,
+    pub name: String,
     /// Recorded peer URLs.
     #[prost(string, repeated, tag = "3")]
-    pub(super) peer_urls: Vec<String>,
+    pub peer_urls: Vec<String>,
     /// Published client URLs.
     #[prost(string, repeated, tag = "4")]
-    pub(super) client_urls: Vec<String>,
+    pub client_urls: Vec<String>,
     /// Learner.
     #[prost(bool, tag = "5")]
-    pub(super) is_learner: bool,
+    pub is_learner: bool,
 }
 
 /// `etcdserverpb.MemberListRequest`.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct MemberListRequest {
+pub struct MemberListRequest {
     /// Since 3.5: answer only what a quorum agrees on. Older servers skip it and answer what they hold themselves.
     #[prost(bool, tag = "1")]
-    pub(super) linearizable: bool,
+    pub linearizable: bool,
 }
 
 /// `etcdserverpb.MemberListResponse`.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct MemberListResponse {
+pub struct MemberListResponse {
     /// Who answered.
     #[prost(message, optional, tag = "1")]
-    pub(super) header: Option<ResponseHeader>,
+    pub header: Option<ResponseHeader>,
     /// Voters and learners.
     #[prost(message, repeated, tag = "2")]
-    pub(super) members: Vec<Member>,
+    pub members: Vec<Member>,
 }
 
 /// `etcdserverpb.StatusRequest`.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct StatusRequest {}
+pub struct StatusRequest {}
 
 /// `etcdserverpb.StatusResponse`.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct StatusResponse {
+pub struct StatusResponse {
     /// Who answered.
     #[prost(message, optional, tag = "1")]
-    pub(super) header: Option<ResponseHeader>,
+    pub header: Option<ResponseHeader>,
     /// Server version.
     #[prost(string, tag = "2")]
-    pub(super) version: String,
+    pub version: String,
     /// Size of the database file in bytes.
     #[prost(int64, tag = "3")]
-    pub(super) db_size: i64,
+    pub db_size: i64,
     /// Member id of the leader; 0 when there is none.
     #[prost(uint64, tag = "4")]
-    pub(super) leader: u64,
+    pub leader: u64,
     /// Raft index.
     #[prost(uint64, tag = "5")]
-    pub(super) raft_index: u64,
+    pub raft_index: u64,
     /// Raft term.
     #[prost(uint64, tag = "6")]
-    pub(super) raft_term: u64,
+    pub raft_term: u64,
     /// Applied index.
     #[prost(uint64, tag = "7")]
-    pub(super) raft_applied_index: u64,
+    pub raft_applied_index: u64,
     /// What it complains about.
     #[prost(string, repeated, tag = "8")]
-    pub(super) errors: Vec<String>,
+    pub errors: Vec<String>,
     /// Bytes in use inside the file.
     #[prost(int64, tag = "9")]
-    pub(super) db_size_in_use: i64,
+    pub db_size_in_use: i64,
     /// Learner.
     #[prost(bool, tag = "10")]
-    pub(super) is_learner: bool,
+    pub is_learner: bool,
     /// Quota in bytes, since 3.6.
     #[prost(int64, tag = "12")]
-    pub(super) db_size_quota: i64,
+    pub db_size_quota: i64,
 }
 
 /// `etcdserverpb.AlarmRequest` with every field at its default: action GET, all members, all kinds.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct AlarmGetRequest {}
+pub struct AlarmGetRequest {}
 
 /// `etcdserverpb.AlarmMember`.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct AlarmMember {
+pub struct AlarmMember {
     /// The member it is set on.
     #[prost(uint64, tag = "1")]
-    pub(super) member_id: u64,
+    pub member_id: u64,
     /// 1 = NOSPACE, 2 = CORRUPT.
     #[prost(int32, tag = "2")]
-    pub(super) alarm: i32,
+    pub alarm: i32,
 }
 
 /// `etcdserverpb.AlarmResponse`.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct AlarmResponse {
+pub struct AlarmResponse {
     /// Alarms that are set.
     #[prost(message, repeated, tag = "2")]
-    pub(super) alarms: Vec<AlarmMember>,
+    pub alarms: Vec<AlarmMember>,
 }
 
 /// `etcdserverpb.RangeRequest` for one key, linearizable (the default of the field we leave out).
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct ReadRequest {
+pub struct ReadRequest {
     /// The key.
     #[prost(bytes = "vec", tag = "1")]
-    pub(super) key: Vec<u8>,
+    pub key: Vec<u8>,
     /// Count only: the value, if there ever is one, stays there.
     #[prost(bool, tag = "9")]
-    pub(super) count_only: bool,
+    pub count_only: bool,
 }
 
 /// `etcdserverpb.RangeResponse`, of which the arrival is what counts.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct ReadResponse {
+pub struct ReadResponse {
     /// Who answered.
     #[prost(message, optional, tag = "1")]
-    pub(super) header: Option<ResponseHeader>,
+    pub header: Option<ResponseHeader>,
 }
 
 /// `etcdserverpb.RangeRequest` for the names of keys; values are never asked for.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct KeysRequest {
+pub struct KeysRequest {
     /// The first key.
     #[prost(bytes = "vec", tag = "1")]
-    pub(super) key: Vec<u8>,
+    pub key: Vec<u8>,
     /// The first key after them.
     #[prost(bytes = "vec", tag = "2")]
-    pub(super) range_end: Vec<u8>,
+    pub range_end: Vec<u8>,
     /// Most keys in the answer.
     #[prost(int64, tag = "3")]
-    pub(super) limit: i64,
+    pub limit: i64,
     /// Answer what the member itself holds.
     #[prost(bool, tag = "7")]
-    pub(super) serializable: bool,
+    pub serializable: bool,
     /// Without values.
     #[prost(bool, tag = "8")]
-    pub(super) keys_only: bool,
+    pub keys_only: bool,
 }
 
 /// `mvccpb.KeyValue`, of which the key alone is decoded.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct Key {
+pub struct Key {
     /// The key.
     #[prost(bytes = "vec", tag = "1")]
-    pub(super) key: Vec<u8>,
+    pub key: Vec<u8>,
 }
 
 /// `etcdserverpb.RangeResponse`, of which the keys are read.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct KeysResponse {
+pub struct KeysResponse {
     /// The keys.
     #[prost(message, repeated, tag = "2")]
-    pub(super) keys: Vec<Key>,
+    pub keys: Vec<Key>,
     /// There are more than the limit.
     #[prost(bool, tag = "3")]
-    pub(super) more: bool,
+    pub more: bool,
 }
 
 #[cfg(test)]

@@ -1,0 +1,145 @@
+//! What lies on the machine, and what its processes ask each other.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use outrider_agent::privileged::{DirectOpener, Document, Reply, Request, scheme};
+use outrider_agent::sense::etcd::RancherConfig;
+use outrider_agent::sense::{self, SenseContext};
+use outrider_protocol::{CloudInitFacts, CloudInitStatus, Fact, HostFacts, Timestamp};
+use tempfile::TempDir;
+
+/// The root helper's request line, and its reply.
+pub fn helper_request(bytes: &[u8]) {
+    if let Ok(request) = Request::from_line(bytes) {
+        let line = request.to_line().unwrap_or_default();
+        assert_eq!(line.iter().position(|b| *b == b'\n'), Some(line.len() - 1), "one line: {line:?}");
+        assert_eq!(Request::from_line(line.trim_ascii_end()), Ok(request));
+        assert!(Reply::from_line(bytes).is_err(), "a question is no answer");
+    }
+    if let Ok(reply) = Reply::from_line(bytes) {
+        let line = reply.to_line().unwrap_or_default();
+        assert_eq!(Reply::from_line(line.trim_ascii_end()).ok(), Some(reply));
+    }
+}
+
+/// `config.yaml` of RKE2 and K3s: the root helper's excerpt says of the datastore what the whole file says, and no more
+/// of its endpoint than the scheme.
+pub fn server_config(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let mut whole = RancherConfig::default();
+    let read = whole.merge(text.as_bytes());
+    let Ok(excerpt) = Document::Rancher.excerpt(&text) else {
+        assert!(read.is_err(), "the excerpt of a readable file: {text:?}");
+        return;
+    };
+    assert_eq!(read, Ok(()), "{text:?}");
+    let passed = serde_json::to_vec(&excerpt).unwrap_or_default();
+    let mut told = RancherConfig::default();
+    assert_eq!(told.merge(&passed), Ok(()), "{}", String::from_utf8_lossy(&passed));
+    let kind = |config: &RancherConfig| {
+        let endpoint = config.datastore_endpoint.as_deref();
+        endpoint.map(|endpoint| scheme(endpoint).unwrap_or("sqlite").to_owned())
+    };
+    assert_eq!(kind(&told), kind(&whole));
+    let endpoint = told.datastore_endpoint.take().unwrap_or_default();
+    whole.datastore_endpoint = None;
+    assert_eq!(told, whole);
+    assert!(
+        endpoint.is_empty()
+            || endpoint == "sqlite"
+            || scheme(&endpoint).map(str::len) == Some(endpoint.len() - 3),
+        "{endpoint}"
+    );
+}
+
+/// A folder that stands for `/`, kept as long as its thread: files are written over.
+fn prepared(files: &[(&str, &[u8])]) -> Option<SenseContext> {
+    thread_local! {
+        static ROOT: Option<TempDir> = TempDir::new().ok();
+    }
+    ROOT.with(|root| {
+        let root = root.as_ref()?.path();
+        for (path, content) in files {
+            let file = root.join(path.trim_start_matches('/'));
+            std::fs::create_dir_all(file.parent().unwrap_or(root)).ok()?;
+            std::fs::write(file, content).ok()?;
+        }
+        Some(context(root))
+    })
+}
+
+fn context(root: &Path) -> SenseContext {
+    SenseContext {
+        root: root.to_owned(),
+        clock: Arc::new(|| Timestamp::from_seconds(1_800_000_000)),
+        opener: Arc::new(DirectOpener::below(root)),
+    }
+}
+
+/// The bytes up to a line of `%`, and those behind it.
+fn halves(bytes: &[u8]) -> (&[u8], &[u8]) {
+    const RULE: &[u8] = b"\n%\n";
+    match bytes.windows(RULE.len()).position(|window| window == RULE) {
+        Some(at) => (&bytes[..at], &bytes[at + RULE.len()..]),
+        None => (bytes, b"{\"v1\":{}}"),
+    }
+}
+
+/// cloud-init's status and result, set apart by a line of `%`: errors, status and exit code agree, and all is bounded.
+pub fn cloud_init(bytes: &[u8]) {
+    let (status, result) = halves(bytes);
+    let files = [
+        ("/usr/bin/cloud-init", &b""[..]),
+        ("/proc/uptime", b"1000.5 900.0"),
+        ("/run/cloud-init/status.json", status),
+        ("/run/cloud-init/result.json", result),
+    ];
+    let Some(cx) = prepared(&files) else { return };
+    let fact = sense::cloud_init::read(&cx);
+    let text = serde_json::to_string(&fact).unwrap_or_default();
+    assert_eq!(serde_json::from_str::<Fact<CloudInitFacts>>(&text).ok().as_ref(), Some(&fact), "{text}");
+    assert!(!matches!(fact, Fact::Absent { .. }), "the files are there");
+    let Some(facts) = fact.value() else { return };
+    assert_eq!(facts.status == CloudInitStatus::Error, !facts.errors.is_empty(), "{facts:?}");
+    assert_eq!(facts.exit_code == Some(1), !facts.errors.is_empty(), "{facts:?}");
+    if facts.errors.is_empty() {
+        assert_eq!(facts.exit_code == Some(2), !facts.recoverable_errors.is_empty(), "{facts:?}");
+    }
+    let lists = facts.recoverable_errors.values().chain([&facts.errors]);
+    let longest = lists.clone().flatten().chain([&facts.stage, &facts.datasource]).map(|t| t.chars().count());
+    assert!(longest.max() <= Some(501), "{facts:?}");
+    assert!(lists.clone().all(|list| list.len() <= 21) && lists.count() <= 21, "{facts:?}");
+}
+
+/// The files of `/proc`, `/sys` and `/etc` that tell of the host, each with the same content.
+pub fn host(bytes: &[u8]) {
+    let files = [
+        "/etc/machine-id",
+        "/etc/os-release",
+        "/proc/1/environ",
+        "/proc/cpuinfo",
+        "/proc/loadavg",
+        "/proc/meminfo",
+        "/proc/pressure/cpu",
+        "/proc/pressure/io",
+        "/proc/pressure/memory",
+        "/proc/self/mountinfo",
+        "/proc/sys/kernel/hostname",
+        "/proc/sys/kernel/osrelease",
+        "/proc/sys/kernel/random/boot_id",
+        "/proc/uptime",
+        "/run/cloud-init/instance-data.json",
+        "/sys/class/net/eth0/address",
+        "/sys/class/net/eth0/type",
+        "/sys/devices/system/cpu/online",
+        "/sys/devices/virtual/dmi/id/product_uuid",
+        "/sys/devices/virtual/dmi/id/sys_vendor",
+        "/sys/hypervisor/type",
+    ];
+    let files: Vec<(&str, &[u8])> = files.iter().map(|file| (*file, bytes)).collect();
+    let Some(cx) = prepared(&files) else { return };
+    let fact = sense::host::read(&cx);
+    let text = serde_json::to_string(&fact).unwrap_or_default();
+    assert_eq!(serde_json::from_str::<Fact<HostFacts>>(&text).ok().as_ref(), Some(&fact), "{text}");
+}
