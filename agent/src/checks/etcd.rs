@@ -9,11 +9,18 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::config::EtcdSettings;
-use crate::sense::etcd::{Watched, read, watch};
+use crate::sense::etcd::{Watched, is_refusal, poll_local, read, watch};
 use crate::sense::{SenseContext, etcd};
 
 /// A change that is seen between two passes makes the next one due at once, but not more often than this.
 const APART: Duration = Duration::from_secs(5);
+
+/// While quorum is lost every look reads the whole cluster; after so long
+const LONG: Duration = Duration::from_secs(60);
+/// only one in so many seconds does, unless the local member answers again.
+const REST: Duration = Duration::from_secs(5);
+/// A member that does not take us for who we are is left alone for so long: each attempt is a line in its log.
+const TURNED_AWAY: Duration = Duration::from_secs(30);
 
 /// What one look leaves for the next. Shared by the looks, which follow one another.
 #[derive(Clone, Default)]
@@ -24,16 +31,29 @@ struct Remembered {
     memory: etcd::Memory,
     last: Option<Full>,
     early: Early,
+    /// Since when no look has confirmed quorum.
+    lost: Option<Instant>,
 }
 
 struct Full {
     at: Instant,
+    read: Timestamp,
     settings: EtcdSettings,
     facts: EtcdFacts,
     source: String,
 }
 
 impl Full {
+    /// How long after this pass the next one is due, while quorum has been lost for so long.
+    fn rest(&self, lost: Duration) -> Duration {
+        let local = self.facts.endpoints.iter().find(|endpoint| endpoint.local);
+        match local.map(|endpoint| &endpoint.status) {
+            Some(Fact::Unknown { cause, .. }) if is_refusal(cause) => TURNED_AWAY,
+            _ if lost >= LONG => REST,
+            _ => Duration::ZERO,
+        }
+    }
+
     fn fact(&self, at: Timestamp) -> Fact<EtcdFacts> {
         Fact::known(self.facts.clone(), self.source.clone(), at)
     }
@@ -86,9 +106,10 @@ impl EtcdWatch {
             };
             remembered.early.made(change, full_every);
         }
-        if let Fact::Known { value, source, .. } = &fact {
+        if let Fact::Known { value, source, at } = &fact {
             remembered.last = Some(Full {
                 at: Instant::now(),
+                read: *at,
                 settings: settings.clone(),
                 facts: value.clone(),
                 source: source.clone(),
@@ -117,7 +138,22 @@ async fn cheap(
     if last.at.elapsed() >= full_every || last.settings != *settings {
         return Due::Now;
     }
-    match watch(cx, settings, &mut remembered.memory, &mut last.facts).await {
+    let watched = watch(cx, settings, &mut remembered.memory, &mut last.facts).await;
+    if watched == Watched::Lost {
+        let lost = remembered.lost.get_or_insert_with(Instant::now).elapsed();
+        let rest = last.rest(lost);
+        if last.at.elapsed() >= rest {
+            return Due::Now;
+        }
+        // Back at once when it is back, unless asking is the trouble.
+        let back = rest < TURNED_AWAY
+            && poll_local(cx, settings, &mut remembered.memory)
+                .await
+                .is_some_and(|read| read.value().is_some());
+        return if back { Due::Now } else { Due::Not(last.fact(last.read)) };
+    }
+    remembered.lost = None;
+    match watched {
         Watched::Lost => Due::Now,
         Watched::Same(at) => Due::Not(last.fact(at)),
         Watched::Changed(at, why) if remembered.early.allowed() => {
@@ -142,7 +178,39 @@ fn shape(facts: &EtcdFacts) -> impl PartialEq {
 
 #[cfg(test)]
 mod tests {
+    use outrider_protocol::UnknownCause;
+
     use super::*;
+
+    /// A pass in which the local member could not be asked.
+    fn failed(cause: UnknownCause) -> Full {
+        let at = Timestamp::from_seconds(1_800_000_000);
+        let unknown = |cause: &UnknownCause| serde_json::json!({ "state": "unknown", "cause": cause, "detail": "", "source": "", "at": at });
+        let (unread, failed) = (unknown(&UnknownCause::NotYetRead), unknown(&cause));
+        let facts = serde_json::json!({
+            "distribution": "rke2", "foundBy": "", "electionTimeoutMs": 5000, "localEndpoint": "", "members": unread,
+            "alarms": unread, "metrics": unread, "kubernetesNodes": unread,
+            "endpoints": [{ "endpoint": "", "local": true, "status": failed, "linearizableRead": failed }],
+        });
+        let facts = serde_json::from_value(facts).unwrap();
+        Full { at: Instant::now(), read: at, settings: EtcdSettings::default(), facts, source: String::new() }
+    }
+
+    #[tokio::test]
+    async fn a_loss_is_read_at_every_look_and_after_a_while_more_rarely() {
+        let full = failed(UnknownCause::ConnectionRefused);
+        assert_eq!(full.rest(Duration::ZERO), Duration::ZERO);
+        assert_eq!(full.rest(LONG / 2), Duration::ZERO);
+        assert_eq!(full.rest(LONG), REST);
+    }
+
+    #[tokio::test]
+    async fn a_member_that_turns_us_away_is_not_asked_every_second() {
+        for cause in [UnknownCause::TlsFailed, UnknownCause::Unauthenticated, UnknownCause::InvalidAnswer] {
+            assert_eq!(failed(cause).rest(Duration::ZERO), TURNED_AWAY);
+        }
+        assert_eq!(failed(UnknownCause::TimedOut).rest(Duration::ZERO), Duration::ZERO);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn what_seems_to_change_all_the_time_costs_ever_fewer_passes() {

@@ -45,6 +45,7 @@ pub use self::memory::Memory;
 pub use self::metrics::{Families, MetricsReader};
 pub use self::rancher::Config as RancherConfig;
 use self::survey::{Survey, survey};
+pub(crate) use self::watch::is_refusal;
 pub use self::watch::{Watched, poll_local, watch};
 use super::SenseContext;
 use crate::config::EtcdSettings;

@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use outrider_protocol::{EndpointFacts, EtcdFacts, Fact, LearnerProgress, Member, Timestamp};
+use outrider_protocol::{EndpointFacts, EtcdFacts, Fact, LearnerProgress, Member, Timestamp, UnknownCause};
 use rustls::ClientConfig;
 use tokio::time::{Instant, timeout};
 
@@ -73,7 +73,7 @@ pub async fn watch(
 ) -> Watched {
     let Some(local) = memory.local_url(settings) else { return Watched::Lost };
     let ended = take_ended(memory, &local);
-    let question = question(memory, &local);
+    let question = question(memory, &local, facts);
     let tls = memory.grpc_tls();
     let Some(endpoint) = facts.endpoints.iter_mut().find(|endpoint| endpoint.local) else {
         return Watched::Lost;
@@ -172,13 +172,26 @@ enum Question {
     Status(Url, bool),
 }
 
-fn question(memory: &mut Memory, local: &Url) -> Option<Question> {
-    let others = memory.known_urls();
+fn question(memory: &mut Memory, local: &Url, facts: &EtcdFacts) -> Option<Question> {
+    let mut others = memory.known_urls();
+    others.retain(|url| !turned_away(facts, &url.to_string()));
     match memory.round.turn(others.len() + 2)? {
         0 => Some(Question::List),
         1 => Some(Question::Status(local.clone(), true)),
         n => others.get(n - 2).cloned().map(|url| Question::Status(url, false)),
     }
+}
+
+/// Whether the endpoint did not take us for who we are: asking again would only fill its log, and the next pass does.
+fn turned_away(facts: &EtcdFacts, endpoint: &str) -> bool {
+    let endpoint = facts.endpoints.iter().find(|known| known.endpoint == endpoint);
+    endpoint.is_some_and(|known| matches!(&known.status, Fact::Unknown { cause, .. } if is_refusal(cause)))
+}
+
+/// A failure that is about who we are or what is there, and that time alone does not mend.
+pub(crate) fn is_refusal(cause: &UnknownCause) -> bool {
+    use UnknownCause as C;
+    matches!(cause, C::TlsFailed | C::Unauthenticated | C::Forbidden | C::InvalidInput | C::InvalidAnswer)
 }
 
 enum Answer {
