@@ -383,3 +383,33 @@ async fn an_operator_moves_a_node_to_another_cluster_and_the_node_does_not() {
     assert_eq!(node["cluster"], "two", "{node}");
     bed.coordinator.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whom_a_database_begun_anew_does_not_know_is_told_why() {
+    let bed = Bed::start().await;
+    let agent = bed.enrol("n1", "").await;
+    let Bed { coordinator, folder } = bed;
+    coordinator.shutdown().await;
+    for suffix in ["", "-wal", "-shm"] {
+        let _ = std::fs::remove_file(folder.path().join(format!("coordinator.db{suffix}")));
+    }
+    let options = || outrider_coordinator::Options::on_loopback(folder.path());
+    let refused = outrider_coordinator::start(options()).await.err();
+    assert!(
+        matches!(refused, Some(outrider_coordinator::StartError::DatabaseLost { is_empty: false, .. })),
+        "{refused:?}"
+    );
+    let anew = outrider_coordinator::Options { begin_anew: true, ..options() };
+    let bed = Bed { coordinator: outrider_coordinator::start(anew).await.unwrap(), folder };
+    // Told again after a restart, for as long as that database lives.
+    let bed = bed.restart(|_| {}).await;
+    let agent = agent.moved(&bed);
+    let (status, body) = agent.client.post("/v1/reports", &agent.report(vec![], None)).await;
+    assert_eq!((status, &body["reason"]), (401, &json!("NodeUnknown")), "{body}");
+    assert!(body["message"].as_str().unwrap().contains("lost its database"), "{body}");
+    assert!(body["advice"].as_str().unwrap().contains("backup"), "{body}");
+    // With a new token the machine is a node again, and the operator's token is the old one.
+    assert_eq!(bed.operator().get("/v1/nodes").await.0, 200);
+    bed.enrol("n1", "").await;
+    bed.coordinator.shutdown().await;
+}
