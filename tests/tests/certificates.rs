@@ -389,6 +389,15 @@ fn real_expired_and_swapped_certificates() {
                 Status::True,
             ),
             (
+                "an authority that ends before its leaf, which has no end",
+                "until 9999-12-31",
+                -DAY,
+                i64::MAX,
+                NAMES.as_slice(),
+                "CertificatesInDate",
+                Status::True,
+            ),
+            (
                 "ended in 1970",
                 "until 1970-01-01 00:16",
                 -21_000 * DAY,
@@ -399,7 +408,12 @@ fn real_expired_and_swapped_certificates() {
             ),
         ] {
             let pair = node.folder.path().join("odd");
-            let end = if end == i64::MIN { 1000 - unix_now() } else { end };
+            let end = match end {
+                i64::MIN => 1000 - unix_now(),
+                // 9999-12-31T23:59:59Z, which says that there is no end (RFC 5280).
+                i64::MAX => 253_402_300_799 - unix_now(),
+                end => end,
+            };
             let odd = node.server_ca.issue("kube-apiserver", names, from, end).unwrap();
             odd.write(&pair.with_extension("crt"), &pair.with_extension("key")).unwrap();
             fs::copy(pair.with_extension("crt"), tls("serving-kube-apiserver.crt")).unwrap();

@@ -447,7 +447,13 @@ fn what_cannot_be_read_is_never_healthy() {
         &["holds no certificate"],
     );
     let untold = certificates(NEW, 265).with(|c| c.served[0].issuer = unknown(UnknownCause::InvalidInput));
-    expect(&about(&judged(untold), "etcd:2379"), Status::Unknown, Severity::Warn, R::CertificateWrong, &[]);
+    expect(
+        &about(&judged(untold), "etcd:2379"),
+        Status::Unknown,
+        Severity::Warn,
+        R::InvalidInput,
+        &["Who signed"],
+    );
 }
 
 #[test]
@@ -533,7 +539,7 @@ fn a_clock_that_is_wrong_ends_no_certificate() {
         Status::Unknown,
         Severity::Error,
         R::CertificateClockUnsure,
-        &["unsynchronised"],
+        &["unsynchronised", "If it is right: A restart of rke2-server renews it"],
     );
     assert_eq!(with_clock(20, free()).reason, R::CertificateEnding, "some days are more than a clock drifts");
     let vouched = free().with(|c| c.coordinator = offset(3));

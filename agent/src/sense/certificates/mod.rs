@@ -42,7 +42,15 @@ const UNSETTLED: Duration = Duration::from_secs(300);
 /// What a look leaves for the next: what etcd's ports showed, by port.
 #[derive(Debug, Default)]
 pub struct Memory {
-    shown: BTreeMap<u16, (Instant, ServedCertificate)>,
+    shown: BTreeMap<u16, Shown>,
+}
+
+/// What a port showed, when, and what lay in its file then.
+#[derive(Debug)]
+struct Shown {
+    at: Instant,
+    on_disk: Option<String>,
+    served: ServedCertificate,
 }
 
 /// One pass, within `limit`.
@@ -60,8 +68,8 @@ pub async fn read(cx: &SenseContext, limit: Duration, memory: &mut Memory) -> Fa
     let files: Vec<CertificateFile> = reads.into_iter().map(|read| read.file).collect();
     let addresses = node.asked_addresses();
     let looks = join_all(node.ports.iter().map(|port| {
-        let kept = memory.shown.get(&port.port).filter(|(at, shown)| still_good(port, *at, shown, &files));
-        let kept = kept.map(|(_, shown)| shown.clone());
+        let kept = memory.shown.get(&port.port).filter(|shown| shown.is_still_good(port, &files));
+        let kept = kept.map(|shown| shown.served.clone());
         let (addresses, authorities, names) = (&addresses, &authorities, &node.names);
         async move {
             match kept {
@@ -72,8 +80,10 @@ pub async fn read(cx: &SenseContext, limit: Duration, memory: &mut Memory) -> Fa
     }));
     let mut served = Vec::new();
     for (fresh, shown) in looks.await {
-        if fresh {
-            memory.shown.insert(shown.port, (Instant::now(), shown.clone()));
+        if fresh && node.ports.iter().any(|port| port.port == shown.port && port.logs_handshakes) {
+            let on_disk = on_disk(&shown.file, &files);
+            let kept = Shown { at: Instant::now(), on_disk, served: shown.clone() };
+            memory.shown.insert(shown.port, kept);
         }
         served.push(shown);
     }
@@ -107,21 +117,28 @@ pub fn is_in_motion(facts: &CertificatesFacts) -> bool {
 fn is_unsettled(served: &ServedCertificate, files: &[CertificateFile]) -> bool {
     match &served.chain {
         Fact::Known { value, .. } => {
-            let on_disk = files.iter().find(|file| file.path == served.file);
-            let on_disk = on_disk.and_then(|file| file.certificates.value()?.first());
-            matches!((value.first(), on_disk), (Some(shown), Some(file)) if shown.sha256 != file.sha256)
+            let on_disk = on_disk(&served.file, files);
+            matches!((value.first(), on_disk), (Some(shown), Some(file)) if shown.sha256 != file)
         }
         Fact::Unknown { .. } => true,
         Fact::Absent { .. } | Fact::NotApplicable { .. } => false,
     }
 }
 
-/// Whether what an etcd port showed `at` may stand in for a new handshake.
-fn still_good(port: &Port, at: Instant, shown: &ServedCertificate, files: &[CertificateFile]) -> bool {
-    let is_known = matches!(shown.chain, Fact::Known { .. });
-    let same_place = port.file_text() == shown.file;
-    let limit = if is_unsettled(shown, files) { UNSETTLED } else { SETTLED };
-    port.logs_handshakes && is_known && same_place && at.elapsed() < limit
+/// Fingerprint of the certificate in a file.
+fn on_disk(path: &str, files: &[CertificateFile]) -> Option<String> {
+    let file = files.iter().find(|file| file.path == path)?;
+    file.certificates.value()?.first().map(|leaf| leaf.sha256.clone())
+}
+
+impl Shown {
+    /// Whether it may stand in for a new handshake: the port was seen, and its file is what it was.
+    fn is_still_good(&self, port: &Port, files: &[CertificateFile]) -> bool {
+        let same_file =
+            port.file_text() == self.served.file && self.on_disk == on_disk(&self.served.file, files);
+        let limit = if is_unsettled(&self.served, files) { UNSETTLED } else { SETTLED };
+        matches!(self.served.chain, Fact::Known { .. }) && same_file && self.at.elapsed() < limit
+    }
 }
 
 type OnDisk = (Node, Vec<Read>, Vec<Authority>);

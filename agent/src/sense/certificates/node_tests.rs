@@ -261,6 +261,33 @@ async fn files_say_who_signed_them_or_why_they_hold_nothing() {
     assert!(matches!(file("client-dangling.crt").certificates, Fact::Absent { .. }));
 }
 
+/// Nothing may be read here, as for a plain user without the root helper.
+struct Denied;
+
+impl crate::sense::OpenFile for Denied {
+    fn open(&self, _: &std::path::Path) -> std::io::Result<std::fs::File> {
+        Err(std::io::ErrorKind::PermissionDenied.into())
+    }
+    fn list(&self, _: &std::path::Path) -> std::io::Result<Vec<String>> {
+        Err(std::io::ErrorKind::PermissionDenied.into())
+    }
+    fn describe(&self, _: &std::path::Path) -> std::io::Result<crate::sense::Folder> {
+        Err(std::io::ErrorKind::PermissionDenied.into())
+    }
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_look_knows_nothing() {
+    let mut cx = Machine::new().cx();
+    cx.opener = std::sync::Arc::new(Denied);
+    let fact = read(&cx, Duration::from_secs(20), &mut Memory::default()).await;
+    let Fact::Unknown { cause, source, .. } = fact else { panic!("{fact:?}") };
+    assert_eq!(
+        (cause, source.as_str()),
+        (UnknownCause::PermissionDenied, "/var/lib/rancher/rke2/server/tls")
+    );
+}
+
 #[tokio::test]
 async fn files_are_few() {
     let machine = Machine::new();

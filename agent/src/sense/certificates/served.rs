@@ -64,7 +64,7 @@ fn issuer(
         return Fact::not_applicable("made by the process for itself", cx.now());
     }
     let Some(at) = authorities.iter().position(|authority| authority.path() == wanted) else {
-        let detail = "the authority's file could not be read";
+        let detail = format!("the authority's file {wanted} could not be read");
         return Fact::unknown(UnknownCause::InvalidInput, detail, wanted, cx.now());
     };
     match signer(shown, &authorities[at..=at]) {

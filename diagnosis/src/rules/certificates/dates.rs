@@ -130,13 +130,23 @@ pub(super) fn candidate(
 ) -> Option<Candidate> {
     let here = dated(path, view.now, view.days)?;
     let words = words(&here, view.now, what);
-    if let Some(why) = doubt(view, path, &here) {
+    if let Some((why, is_wrong)) = doubt(view, path, &here) {
         let severity = here.verdict.severity().max(Severity::Warn).min(at_most.max(Severity::Warn));
         let message = format!("By this clock: {words} But {why}, so that cannot be told.");
-        return Some(Candidate::new(Status::Unknown, severity, R::CertificateClockUnsure, message).advice(
-            "Correct the clock first (ClockSynchronized says how), then look again. Renew and replace nothing by this \
-             clock.",
-        ));
+        let correct = "Correct the clock first (ClockSynchronized says how), then look again: renew and replace nothing \
+                       by this clock.";
+        let advice = if is_wrong || here.verdict != Verdict::Ended {
+            correct.to_owned()
+        } else {
+            // Where nothing keeps the time it may be right all the same.
+            format!(
+                "Compare this clock with another (date -u). If it is wrong: {} If it is right: {}",
+                lower(correct),
+                advice(&here)
+            )
+        };
+        let unsure = Candidate::new(Status::Unknown, severity, R::CertificateClockUnsure, message);
+        return Some(unsure.advice(advice));
     }
     let severity = here.verdict.severity().min(at_most);
     Some(match here.verdict {
@@ -159,17 +169,17 @@ pub(super) fn candidate(
     })
 }
 
-/// Why the verdict cannot be believed; `None` when it can.
-pub(super) fn doubt(view: &View<'_>, path: &[Link<'_>], here: &Dated<'_>) -> Option<String> {
+/// Why the verdict cannot be believed, and whether the clock is known to be wrong; `None` when it can.
+fn doubt(view: &View<'_>, path: &[Link<'_>], here: &Dated<'_>) -> Option<(String, bool)> {
     match &view.clock {
         Clock::Believed => None,
         Clock::Skewed { now, why } => {
             let there = dated(path, *now, view.days)?;
             let good = here.verdict == Verdict::Good && there.verdict == Verdict::Good;
-            (!good).then(|| why.clone())
+            (!good).then(|| (why.clone(), true))
         }
         Clock::Doubtful { why } => {
-            matches!(here.verdict, Verdict::Ended | Verdict::NotYet).then(|| why.clone())
+            matches!(here.verdict, Verdict::Ended | Verdict::NotYet).then(|| (why.clone(), false))
         }
     }
 }

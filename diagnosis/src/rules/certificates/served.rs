@@ -84,18 +84,22 @@ fn wrong_issuer(served: &ServedCertificate, leaf: &CertificateFacts) -> Option<C
              authority or another cluster.",
             served.authority, served.name, served.peer, leaf.issuer
         ),
-        Fact::Unknown { detail, .. } => format!(
-            "Who signed the certificate that {} shows at {} cannot be told: {}.",
-            served.name,
-            served.peer,
-            detail.trim_end_matches('.')
-        ),
+        Fact::Unknown { cause, detail, at, .. } => {
+            let message = format!(
+                "Who signed the certificate that {} shows at {} cannot be told: {}.",
+                served.name,
+                served.peer,
+                detail.trim_end_matches('.')
+            );
+            let unknown = Finding::unknown(TYPE, cause, Severity::Warn, *at, message);
+            let candidate =
+                Candidate::new(Status::Unknown, unknown.severity, unknown.reason, unknown.message);
+            return Some(candidate.after(RAISE).advice(unknown.advice));
+        }
         _ => return None,
     };
-    let known = matches!(served.issuer, Fact::Absent { .. });
-    let (status, severity) =
-        if known { (Status::False, Severity::Error) } else { (Status::Unknown, Severity::Warn) };
-    Some(Candidate::new(status, severity, R::CertificateWrong, message).after(RAISE).advice(format!(
+    let wrong = Candidate::new(Status::False, Severity::Error, R::CertificateWrong, message);
+    Some(wrong.after(RAISE).advice(format!(
         "Find out who listens there (ss -ltnp 'sport = :{}') and which files it was given. A copied disk or a folder put \
          back from another cluster brings its certificates along. Do not replace an authority because of this.",
         served.port
@@ -125,10 +129,13 @@ fn differs(
              start it may take the older file.",
         ));
     }
+    let when = if leaf.not_after <= view.now {
+        format!("ended {} ago", Span(view.now.since(leaf.not_after)))
+    } else {
+        format!("ends in {}", Span(leaf.not_after.since(view.now)))
+    };
     let message = format!(
-        "{shows} that ends on {}, in {}, and not that of {}, which ends on {}.",
-        Moment(leaf.not_after),
-        Span(leaf.not_after.since(view.now)),
+        "{shows} that {when} and not the one in {}, which ends on {}.",
         served.file,
         Moment(file.not_after)
     );
