@@ -331,7 +331,7 @@ fn files_are_told_together_the_first_end_first() {
         Status::False,
         Severity::Error,
         R::CertificateExpired,
-        &["client-admin.crt", "So with 1 more of 3 files", "client-x.crt"],
+        &["client-admin.crt", "The same holds for 1 more of 3 files", "client-x.crt"],
     );
     // What an agent fetches at every start needs no window.
     let agent = certificates(OLD, 265).with(|c| c.files[3].certificates = known(vec![leaf("kubelet", 110)]));

@@ -157,7 +157,8 @@ fn by_dates(view: &View<'_>, alive: &[&Looked<'_>]) -> Option<Candidate> {
         );
     } else if !alike.is_empty() {
         let more = quoted(alike.iter().copied());
-        found.message = format!("{} So with {} more of {total} files: {more}.", found.message, alike.len());
+        found.message =
+            format!("{} The same holds for {} more of {total} files: {more}.", found.message, alike.len());
     }
     if view.facts.files_left_out > 0 {
         found.message = format!(
