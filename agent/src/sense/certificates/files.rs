@@ -110,6 +110,7 @@ fn bounded(mut facts: CertificateFacts, names: &[String]) -> CertificateFacts {
     facts.sans.sort_by_key(|san| !names.contains(san));
     facts.sans.truncate(MAX_SANS);
     facts.sans.iter_mut().for_each(cut);
+    facts.sans.shrink_to_fit();
     facts
 }
 

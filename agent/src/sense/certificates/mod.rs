@@ -18,12 +18,13 @@ mod node_tests;
 mod rancher;
 mod served;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use outrider_protocol::{
-    CertificateFile, CertificateUse, CertificatesFacts, Fact, ServedCertificate, UnknownCause,
+    CertificateFacts, CertificateFile, CertificateUse, CertificatesFacts, Fact, ServedCertificate,
+    UnknownCause,
 };
 use tokio::time::Instant;
 
@@ -79,7 +80,8 @@ pub async fn read(cx: &SenseContext, limit: Duration, memory: &mut Memory) -> Fa
         }
     }));
     let mut served = Vec::new();
-    for (fresh, shown) in looks.await {
+    for (fresh, mut shown) in looks.await {
+        leave_out_authorities(&mut shown.chain, &fingerprints(&files));
         if fresh && node.ports.iter().any(|port| port.port == shown.port && port.logs_handshakes) {
             let on_disk = on_disk(&shown.file, &files);
             let kept = Shown { at: Instant::now(), on_disk, served: shown.clone() };
@@ -125,6 +127,25 @@ fn is_unsettled(served: &ServedCertificate, files: &[CertificateFile]) -> bool {
     }
 }
 
+/// Fingerprints of this node's authorities.
+fn fingerprints<'a>(files: impl IntoIterator<Item = &'a CertificateFile>) -> BTreeSet<String> {
+    let authorities = files.into_iter().filter(|file| file.usage == CertificateUse::Authority);
+    let certificates = authorities.flat_map(|file| file.certificates.value().into_iter().flatten());
+    certificates.map(|certificate| certificate.sha256.clone()).collect()
+}
+
+/// RKE2 and K3s put the authority behind every leaf: once among the facts is enough.
+fn leave_out_authorities(chain: &mut Fact<Vec<CertificateFacts>>, known: &BTreeSet<String>) {
+    if let Fact::Known { value, .. } = chain {
+        let mut place = 0;
+        value.retain(|certificate| {
+            place += 1;
+            place == 1 || !known.contains(&certificate.sha256)
+        });
+        value.shrink_to_fit();
+    }
+}
+
 /// Fingerprint of the certificate in a file.
 fn on_disk(path: &str, files: &[CertificateFile]) -> Option<String> {
     let file = files.iter().find(|file| file.path == path)?;
@@ -158,6 +179,10 @@ fn look_at_disk(cx: &SenseContext) -> Result<OnDisk, Box<Fact<CertificatesFacts>
     let unread = unread.map(|read| read.file.path.clone());
     for read in &mut reads {
         read.file.issuer = issuer_of(cx, read, &authorities, unread.as_deref());
+    }
+    let known = fingerprints(reads.iter().map(|read| &read.file));
+    for read in reads.iter_mut().filter(|read| read.file.usage != CertificateUse::Authority) {
+        leave_out_authorities(&mut read.file.certificates, &known);
     }
     let unlisted = node.unlisted.iter().map(|(folder, usage, failure)| {
         let path = folder.display().to_string();

@@ -78,7 +78,7 @@ fn unreadable(view: &View<'_>) -> Option<Candidate> {
         1 => String::new(),
         n => format!(" and {} more", n - 1),
     };
-    let message = format!("{}{more} holds no certificate: {}.", first.path, why.trim_end_matches('.'));
+    let message = format!("{}{more} holds no certificate: {}.", first.path, why.trim_end_matches(['.', '?']));
     let severity = if needed(first) { Severity::Error } else { Severity::Warn };
     Some(Candidate::new(Status::False, severity, R::CertificateUnreadable, message).advice(
         "What uses this file fails at its next start, and no start renews what it cannot read. Put the certificate back \
