@@ -26,7 +26,7 @@ pub async fn capture_with(
     only: &[Check],
     sensors: &Arc<dyn Sensors>,
 ) -> NodeFacts {
-    let context = PassContext { settings: Arc::new(settings.clone()), clock_offset: None };
+    let context = PassContext { settings: Arc::new(settings.clone()), clock_offset: None, peers: None };
     let wanted = settings.checks.iter().filter(|(check, values)| match only {
         [] => values.enabled,
         only => only.contains(check),

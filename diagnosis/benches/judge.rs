@@ -35,6 +35,7 @@ fn fleet(c: &mut Criterion) {
                         zone: "a",
                         region: "r",
                         etcd: Some(fact),
+                        network: None,
                     })
                     .collect();
                 black_box(judge_cluster("c", &members, world::now()));

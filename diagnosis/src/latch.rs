@@ -273,6 +273,7 @@ fn main_type(check: &Check) -> Option<ConditionType> {
         Check::Etcd => ConditionType::EtcdQuorum,
         Check::LoadBalancer => ConditionType::LoadBalancerReachable,
         Check::Certificates => ConditionType::CertificatesValid,
+        Check::Kubernetes => ConditionType::KubernetesReady,
         Check::Agent => ConditionType::Ready,
         Check::Other(_) => return None,
     })

@@ -84,6 +84,8 @@ open_enum! {
         LoadBalancer = "load-balancer",
         /// Certificates on disk and as the ports show them.
         Certificates = "certificates",
+        /// Kubernetes on this node: end of life, requirements, firewall, node-to-node ports, overlay.
+        Kubernetes = "kubernetes",
         /// The agent itself: configuration, delivery, identity.
         Agent = "agent",
     }
@@ -142,6 +144,8 @@ open_enum! {
         HostHealthy = "HostHealthy",
         /// An EKS Anywhere bootstrap makes progress.
         BootstrapProgressing = "BootstrapProgressing",
+        /// Neighbours of the same cluster are reached, at their own addresses and through the overlay network.
+        NodePortsReachable = "NodePortsReachable",
         /// Transitions reach the coordinator.
         ReportsDelivered = "ReportsDelivered",
     }
@@ -168,6 +172,7 @@ impl ConditionType {
             T::ClockSynchronized => Check::Clock,
             T::CertificatesValid => Check::Certificates,
             T::HostHealthy => Check::Host,
+            T::KubernetesReady | T::NodePortsReachable => Check::Kubernetes,
             _ => Check::Agent,
         }
     }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     CertificatesFacts, Check, ClockFacts, CloudInitFacts, Condition, EtcdFacts, Fact, GuestAgentFacts,
-    HostFacts, Latch, LoadBalancerFacts, Timestamp, TypeMeta,
+    HostFacts, KubernetesFacts, Latch, LoadBalancerFacts, Timestamp, TypeMeta,
 };
 
 open_enum! {
@@ -97,6 +97,9 @@ pub struct CheckFacts {
     /// Check `certificates`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificates: Option<Fact<CertificatesFacts>>,
+    /// Check `kubernetes`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubernetes: Option<Fact<KubernetesFacts>>,
     /// The agent about itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<Fact<AgentFacts>>,

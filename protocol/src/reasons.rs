@@ -298,6 +298,46 @@ reason_codes! {
         "The balancer answers with a server error or not at all.";
     BalancerRefusesRequest = "BalancerRefusesRequest", Error..=Error, "e4846ef439074b2d8e536bdc8226e0ac",
         "The way in refuses a plain request (4xx).";
+    KubernetesAnswers = "KubernetesAnswers", Ok..=Ok, "4ca1214bdf8342b8bbabe64cf9b0c764",
+        "The kubelet answers, and on a server the API server does.";
+    KubeletDown = "KubeletDown", Warn..=Error, "89273602f9fe4555842b811627417c1c",
+        "The kubelet does not answer on this node.";
+    ApiserverDown = "ApiserverDown", Warn..=Error, "88660414dd3443d6985e5a69dd0602cf",
+        "The API server of this node does not answer or is not ready.";
+    Rke1EndOfLife = "Rke1EndOfLife", Warn..=Warn, "5340297a05ad48b3bfc3fa77e8a4ef0d",
+        "RKE1 runs here; its life ended on 2025-07-31.";
+    Rke1Remains = "Rke1Remains", Info..=Info, "cff5a056dfe3412588ef8f0f2aab1e99",
+        "Files of an RKE1 lie on a node that runs another Kubernetes.";
+    RequirementsMet = "RequirementsMet", Ok..=Ok, "e4a49200a1994c76a71aa5f1ff90bf23",
+        "The machine has what the documents ask of it.";
+    RequirementsNotMet = "RequirementsNotMet", Info..=Warn, "f821de912cab4591a9b2d60853046ffe",
+        "The machine has less than the documents ask of it.";
+    NetworkManagerInterferes = "NetworkManagerInterferes", Warn..=Warn, "a0e7a5ce59b642e4b556ff2c8365b154",
+        "NetworkManager may change the interfaces and routes of the CNI.";
+    FirewallClear = "FirewallClear", Ok..=Ok, "eb1789a704104a3db8150724964a487d",
+        "No host firewall is active that systemd knows of.";
+    FirewallActive = "FirewallActive", Info..=Warn, "8a0b1fbb5d334b9faccfddb94675d184",
+        "A host firewall is active; its rules are not known here.";
+    FirewallConflicts = "FirewallConflicts", Warn..=Warn, "d644269b80904f1abcdf428854fd982a",
+        "A host firewall is active that conflicts with the cluster's network.";
+    NeighboursReached = "NeighboursReached", Ok..=Ok, "375dfedc9028427b854c65db87890cbc",
+        "The neighbours that were tried answer on their ports.";
+    NeighboursUntested = "NeighboursUntested", Info..=Info, "ffaffc1e57b14eb0943cc46f1e8cbe6c",
+        "Too few tries of neighbours to say anything.";
+    NeighbourAway = "NeighbourAway", Info..=Warn, "86122cfb51db45f494dfa6484564b3f4",
+        "A neighbour answers on none of its ports.";
+    NeighbourPortsClosed = "NeighbourPortsClosed", Warn..=Error, "33b2378fc1d64e89b958dab1dc78ddc4",
+        "Ports of a neighbour do not answer.";
+    OverlayWorks = "OverlayWorks", Ok..=Ok, "ba5565835a314b5f91ce85feedc33bab",
+        "The overlay network carries full packets to the neighbours that were tried.";
+    OverlayBlocked = "OverlayBlocked", Warn..=Error, "d76879838bf8414d942556b478adeea1",
+        "The overlay network does not carry packets to a neighbour whose own address answers.";
+    PathBlackHole = "PathBlackHole", Warn..=Error, "ed5523a175724e3cb62bc4e07016cc61",
+        "Small packets reach a neighbour and large ones do not.";
+    OverlayMtuTooLarge = "OverlayMtuTooLarge", Warn..=Warn, "f46e4cebc2244a14990221d3d0c8c898",
+        "The overlay's MTU leaves no room for its own headers.";
+    OverlayMtuDiffers = "OverlayMtuDiffers", Warn..=Warn, "52a4f487334247b18482d89400519b58",
+        "Nodes of one cluster have overlay interfaces of different MTU.";
 }
 
 impl ReasonCode {

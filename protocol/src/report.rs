@@ -6,7 +6,8 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::{
-    Condition, EtcdFacts, Fact, LoadBalancerFacts, NodeConfig, NodeRef, Timestamp, Transition, TypeMeta,
+    Condition, EtcdFacts, Fact, LoadBalancerFacts, NodeConfig, NodeNetwork, NodeRef, Timestamp, Transition,
+    TypeMeta,
 };
 
 /// Who a machine is, by several marks: two living machines that share them are clones.
@@ -172,6 +173,9 @@ pub struct NodeState {
     /// This node's tries against the balancers, for the path matrix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_balancer: Option<Fact<Vec<LoadBalancerFacts>>>,
+    /// Where neighbours find this node, and which of them it reaches, for the verdict over the cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<NodeNetwork>,
     /// Zone and region, where they are known.
     #[serde(default)]
     pub zone: String,

@@ -22,6 +22,7 @@ pub fn documents() -> Vec<NamedSchema> {
         of::<crate::RenewRequest>("RenewRequest"),
         of::<crate::NodeReport>("NodeReport"),
         of::<crate::ReportAck>("ReportAck"),
+        of::<crate::Peers>("Peers"),
         of::<crate::Heartbeat>("Heartbeat"),
         of::<crate::ApiError>("Status"),
         of::<crate::NodeView>("Node"),

@@ -40,6 +40,7 @@ const KINDS: &[(&str, RoundTrip)] = &[
     ("NodeReport", round_trip::<p::NodeReport>),
     ("ReportAck", round_trip::<p::ReportAck>),
     ("Heartbeat", round_trip::<p::Heartbeat>),
+    ("Peers", round_trip::<p::Peers>),
     ("Status", round_trip::<p::ApiError>),
     ("Node", round_trip::<p::NodeView>),
     ("NodeList", round_trip::<p::List<p::NodeView>>),

@@ -278,6 +278,7 @@ impl Member {
                 conditions,
                 etcd: None,
                 load_balancer: None,
+                network: None,
                 zone: format!("zone-{}", self.node.name.len() % 3),
                 region: "region-1".to_owned(),
             }),

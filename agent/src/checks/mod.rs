@@ -6,13 +6,14 @@
 
 mod certificates;
 mod etcd;
+mod kubernetes;
 mod mailbox;
 mod pass;
 mod sensors;
 
 use outrider_protocol::{
     CertificatesFacts, Check, CheckFacts, ClockFacts, CloudInitFacts, EtcdFacts, Fact, GuestAgentFacts,
-    HostFacts, LoadBalancerFacts, Timestamp, UnknownCause,
+    HostFacts, KubernetesFacts, LoadBalancerFacts, Timestamp, UnknownCause,
 };
 
 pub use mailbox::Mailbox;
@@ -22,7 +23,6 @@ pub use sensors::{Machine, PassContext, PassFuture, Sensors};
 /// What one pass of one check read.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "a variant a check")]
-#[expect(clippy::large_enum_variant, reason = "one a check lives, between its pass and the next turn")]
 pub enum Reading {
     Host(Fact<HostFacts>),
     Clock(Fact<ClockFacts>),
@@ -31,6 +31,7 @@ pub enum Reading {
     Etcd(Fact<EtcdFacts>),
     LoadBalancer(Fact<Vec<LoadBalancerFacts>>),
     Certificates(Fact<CertificatesFacts>),
+    Kubernetes(Fact<KubernetesFacts>),
 }
 
 /// Does the same with the fact of whichever check it is.
@@ -44,6 +45,7 @@ macro_rules! each {
             Reading::Etcd($fact) => $body,
             Reading::LoadBalancer($fact) => $body,
             Reading::Certificates($fact) => $body,
+            Reading::Kubernetes($fact) => $body,
         }
     };
 }
@@ -59,6 +61,7 @@ macro_rules! reading_of {
             Check::Etcd => Some(Reading::Etcd($fact)),
             Check::LoadBalancer => Some(Reading::LoadBalancer($fact)),
             Check::Certificates => Some(Reading::Certificates($fact)),
+            Check::Kubernetes => Some(Reading::Kubernetes($fact)),
             Check::Agent | Check::Other(_) => None,
         }
     };
@@ -75,6 +78,7 @@ impl Reading {
             Reading::Etcd(_) => Check::Etcd,
             Reading::LoadBalancer(_) => Check::LoadBalancer,
             Reading::Certificates(_) => Check::Certificates,
+            Reading::Kubernetes(_) => Check::Kubernetes,
         }
     }
 
@@ -111,6 +115,7 @@ impl Reading {
             Reading::Etcd(fact) => facts.etcd = Some(fact),
             Reading::LoadBalancer(fact) => facts.load_balancer = Some(fact),
             Reading::Certificates(fact) => facts.certificates = Some(fact),
+            Reading::Kubernetes(fact) => facts.kubernetes = Some(fact),
         }
     }
 }

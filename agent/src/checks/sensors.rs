@@ -6,10 +6,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use outrider_protocol::{Check, ClockOffset, Fact, UnknownCause};
+use outrider_protocol::{Check, ClockOffset, Fact, Peers, UnknownCause};
 
 use super::certificates::CertificatesWatch;
 use super::etcd::EtcdWatch;
+use super::kubernetes::NeighbourWatch;
 use super::{Reading, SlotGuard};
 use crate::config::Settings;
 use crate::sense::{self, SenseContext};
@@ -24,6 +25,8 @@ pub struct PassContext {
     pub settings: Arc<Settings>,
     /// Our clock against the coordinator's, as delivery last saw it.
     pub clock_offset: Option<Fact<ClockOffset>>,
+    /// Neighbours to try, as the coordinator last named them.
+    pub peers: Option<Arc<Peers>>,
 }
 
 /// A pass under way.
@@ -40,12 +43,18 @@ pub struct Machine {
     cx: SenseContext,
     etcd: EtcdWatch,
     certificates: CertificatesWatch,
+    neighbours: NeighbourWatch,
 }
 
 impl Machine {
     /// Sensors that read through `cx`.
     pub fn new(cx: SenseContext) -> Self {
-        Self { cx, etcd: EtcdWatch::default(), certificates: CertificatesWatch::default() }
+        Self {
+            cx,
+            etcd: EtcdWatch::default(),
+            certificates: CertificatesWatch::default(),
+            neighbours: NeighbourWatch::default(),
+        }
     }
 }
 
@@ -87,6 +96,14 @@ impl Sensors for Machine {
                     let limit =
                         settings.checks.get(&Check::Certificates).map_or(LIMIT, |check| check.timeout);
                     Some(Reading::Certificates(certificates.look(&cx, limit).await))
+                })
+            }
+            Check::Kubernetes => {
+                let neighbours = self.neighbours.clone();
+                Box::pin(async move {
+                    let _guard = guard;
+                    let every = context.settings.neighbour_interval;
+                    Some(Reading::Kubernetes(neighbours.look(&cx, context.peers.as_deref(), every).await))
                 })
             }
             check => Box::pin(async move {

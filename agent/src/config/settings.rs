@@ -22,6 +22,8 @@ pub struct Settings {
     pub etcd_poll: Duration,
     /// `[checks.cloud-init] settled_interval`: time between passes once cloud-init has finished.
     pub cloud_init_settled_interval: Duration,
+    /// `[checks.kubernetes] neighbour_interval`: time between tries of neighbours that answer.
+    pub neighbour_interval: Duration,
     /// `[etcd]`.
     pub etcd: EtcdSettings,
     /// `[[load_balancer]]`.
@@ -45,6 +47,7 @@ impl Default for Settings {
             thresholds: Thresholds::default(),
             etcd_poll: Duration::from_secs(1),
             cloud_init_settled_interval: Duration::from_secs(600),
+            neighbour_interval: Duration::from_secs(300),
             etcd: EtcdSettings::default(),
             load_balancers: Vec::new(),
             topology: TopologySettings::default(),
@@ -99,6 +102,7 @@ impl CheckSettings {
             Check::Etcd => (120, 10),
             Check::LoadBalancer => (60, 30),
             Check::Certificates => (600, 20),
+            Check::Kubernetes => (60, 20),
             _ => (60, 10),
         };
         Self { enabled: true, interval: Duration::from_secs(interval), timeout: Duration::from_secs(timeout) }

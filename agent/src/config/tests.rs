@@ -48,6 +48,9 @@ interval = "1h30m"
 days = [90, 20, 3]
 
 [checks.kubernetes]
+neighbour_interval = "30s"
+
+[checks.dns]
 enabled = true
 
 [etcd]
@@ -119,6 +122,7 @@ fn every_key_of_the_contract_is_read() {
     assert_eq!(s.etcd_poll, Duration::from_secs(2));
     assert_eq!(s.thresholds.etcd_fsync_warn_ms, 20.0);
     assert_eq!(s.checks[&Check::LoadBalancer].interval, Duration::from_secs(5400));
+    assert_eq!(s.neighbour_interval, Duration::from_secs(30));
     assert_eq!(s.thresholds.certificate_days, [90, 20, 3]);
     assert_eq!(s.etcd.endpoints, ["https://127.0.0.1:2379", "https://[2001:db8::1]:2379"]);
     let balancer = &s.load_balancers[0];
@@ -135,7 +139,7 @@ fn every_key_of_the_contract_is_read() {
     assert!(s.guest_agent.manage);
     assert_eq!(s.report.heartbeat, Duration::from_secs(15));
     let notes: Vec<_> = loaded.notes.iter().map(|n| n.path.as_str()).collect();
-    assert_eq!(notes, ["checks.kubernetes", "topology", "guest_agent"]);
+    assert_eq!(notes, ["checks.dns", "topology", "guest_agent"]);
 }
 
 #[test]

@@ -12,8 +12,7 @@ use super::written::Table;
 use crate::net::Url;
 
 /// Checks of later versions: known words, so that a configuration written ahead of an upgrade is no error.
-const LATER_CHECKS: [&str; 6] =
-    ["topology", "dns", "credentials", "kubernetes", "rancher-agent", "eks-anywhere"];
+const LATER_CHECKS: [&str; 5] = ["topology", "dns", "credentials", "rancher-agent", "eks-anywhere"];
 
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -146,6 +145,9 @@ fn one_check(section: &mut Section, check: &Check, settings: &mut Settings) {
             } else {
                 set(&mut thresholds.certificate_days, days);
             }
+        }
+        Check::Kubernetes => {
+            set(&mut settings.neighbour_interval, section.duration("neighbour_interval", SECOND, DAY));
         }
         _ => {}
     }

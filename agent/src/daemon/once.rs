@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::RunError;
 use super::start::{self, StateFolder};
-use super::state::identity_of;
+use super::state::{identity_of, network_of};
 use crate::act::{self, Action, TurnInput};
 use crate::capture::{capture, with_config};
 use crate::config::Loaded;
@@ -82,6 +82,7 @@ pub async fn once(
             conditions: latched.conditions.clone(),
             etcd: facts.checks.etcd.clone(),
             load_balancer: facts.checks.load_balancer.clone(),
+            network: network_of(&facts.checks),
             zone: String::new(),
             region: String::new(),
         };

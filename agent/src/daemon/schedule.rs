@@ -4,12 +4,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use outrider_protocol::{Check, CloudInitFacts, CloudInitStatus, Fact};
+use outrider_protocol::{Check, CloudInitFacts, CloudInitStatus, Fact, KubernetesFacts};
 use tokio::time::Instant;
 
 use crate::checks::{Reading, Slot};
 use crate::config::Settings;
 use crate::sense::certificates;
+
+/// Time to the next try of neighbours while one does not answer.
+const NEIGHBOUR_RETRY: Duration = Duration::from_secs(20);
 
 /// The state of every enabled check.
 #[derive(Debug, Default)]
@@ -98,8 +101,16 @@ fn cadence(reading: &Reading, settings: &Settings) -> Duration {
         Reading::Certificates(Fact::Known { value, .. }) if certificates::is_in_motion(value) => {
             interval.min(certificates::AGAIN)
         }
+        // A neighbour that did not answer is tried again soon: once is no news, and an answer is good news.
+        Reading::Kubernetes(fact) if some_neighbour_fails(fact) => interval.min(NEIGHBOUR_RETRY),
         _ => interval,
     }
+}
+
+fn some_neighbour_fails(fact: &Fact<KubernetesFacts>) -> bool {
+    let neighbours =
+        fact.value().and_then(|k| k.network.value()).map_or(&[][..], |n| n.neighbours.as_slice());
+    neighbours.iter().flat_map(|n| &n.tries).any(|t| t.failures > 0)
 }
 
 fn settled(fact: &Fact<CloudInitFacts>) -> bool {

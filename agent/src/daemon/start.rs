@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
@@ -65,6 +66,9 @@ pub(super) fn reporter(folder: &StateFolder, sense: &SenseContext, target: Targe
     })
 }
 
+/// How often the whole state is sent though its digest has not changed: messages carry numbers.
+const REFRESH: Duration = Duration::from_secs(300);
+
 /// Where reports go by these settings, or by the program that embeds the daemon.
 pub(super) fn target(settings: &Settings, embedding: Option<&Embedding>) -> Target {
     let coordinator = &settings.coordinator;
@@ -79,6 +83,7 @@ pub(super) fn target(settings: &Settings, embedding: Option<&Embedding>) -> Targ
         ca_checksum: if embedding.is_some() { None } else { coordinator.ca_checksum.clone() },
         token,
         heartbeat: settings.report.heartbeat,
+        refresh: settings.neighbour_interval.min(REFRESH),
         node: node_ref(settings),
     }
 }

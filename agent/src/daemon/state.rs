@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use outrider_diagnosis as diagnosis;
 use outrider_protocol::{
-    AgentFacts, Check, CheckFacts, Condition, Fact, Identity, Latch, NodeConditions, NodeFacts, NodeRef,
-    NodeState, Severity, Timestamp, Transition, TypeMeta, UnknownCause,
+    AgentFacts, Check, CheckFacts, Condition, Fact, Identity, Latch, NodeConditions, NodeFacts, NodeNetwork,
+    NodeRef, NodeState, Severity, Timestamp, Transition, TypeMeta, UnknownCause,
 };
 
 use crate::act::{AgentStatus, CheckStatus};
@@ -197,6 +197,7 @@ impl State {
             of(Check::Etcd, c.etcd.as_ref()),
             of(Check::LoadBalancer, c.load_balancer.as_ref()),
             of(Check::Certificates, c.certificates.as_ref()),
+            of(Check::Kubernetes, c.kubernetes.as_ref()),
         ];
         all.into_iter().flatten().collect()
     }
@@ -212,6 +213,7 @@ impl State {
             conditions: self.verdict.conditions.clone(),
             etcd: checks.etcd.clone(),
             load_balancer: checks.load_balancer.clone(),
+            network: network_of(checks),
             zone: String::new(),
             region: String::new(),
         })
@@ -277,6 +279,11 @@ impl State {
     pub(super) fn conditions(&self) -> &[Condition] {
         &self.verdict.conditions
     }
+}
+
+/// This node on its cluster's network, where it is in one.
+pub(super) fn network_of(checks: &CheckFacts) -> Option<NodeNetwork> {
+    checks.kubernetes.as_ref()?.value()?.network.value().cloned()
 }
 
 /// The marks of this machine; empty ones where nothing is known.

@@ -153,6 +153,7 @@ impl Daemon {
         let context = PassContext {
             settings: self.state.settings.clone(),
             clock_offset: self.state.delivery.clock_offset.clone(),
+            peers: self.state.delivery.peers.clone(),
         };
         for due in self.schedule.start_due(&self.state.settings, Instant::now()) {
             let (sensors, mailbox) = (self.sensors.clone(), self.mailbox.clone());

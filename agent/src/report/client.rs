@@ -150,6 +150,31 @@ pub(super) async fn post<T: DeserializeOwned>(
         .header(header::CONTENT_TYPE, "application/json")
         .body(body)
         .map_err(|e| invalid(format!("{path}: {e}")))?;
+    ask(connection, path, request, kind, deadline, clock).await
+}
+
+/// Asks for a document of the kind `kind`.
+pub(super) async fn get<T: DeserializeOwned>(
+    connection: &mut Connection,
+    path: &str,
+    kind: &str,
+    deadline: Duration,
+    clock: &(dyn Fn() -> Timestamp + Send + Sync),
+) -> Result<Exchanged<T>, ExchangeError> {
+    let request = Request::get(path)
+        .body(Vec::new())
+        .map_err(|e| Failure::new(UnknownCause::InvalidInput, format!("{path}: {e}")))?;
+    ask(connection, path, request, kind, deadline, clock).await
+}
+
+async fn ask<T: DeserializeOwned>(
+    connection: &mut Connection,
+    path: &str,
+    request: Request<Vec<u8>>,
+    kind: &str,
+    deadline: Duration,
+    clock: &(dyn Fn() -> Timestamp + Send + Sync),
+) -> Result<Exchanged<T>, ExchangeError> {
     let started = tokio::time::Instant::now();
     let answer = connection.exchange(request, Limits { body: BODY_LIMIT, deadline }).await?;
     let (round_trip, ended) = (started.elapsed(), clock());

@@ -9,12 +9,12 @@ use std::time::Duration;
 use http::StatusCode;
 use outrider_protocol::{
     ClockOffset, EnrollRequest, EnrollResponse, Fact, Heartbeat, Identity as Marks, NodeConfig, NodeReport,
-    RenewRequest, ReportAck, SequencedTransition, Timestamp, TypeMeta,
+    Peers, RenewRequest, ReportAck, SequencedTransition, Timestamp, TypeMeta,
 };
 use rustls::ClientConfig;
 use uuid::Uuid;
 
-use super::client::{ANSWER_LIMIT, Addresses, ExchangeError, Exchanged, clock_offset, post};
+use super::client::{ANSWER_LIMIT, Addresses, ExchangeError, Exchanged, clock_offset, get, post};
 use super::disk::{self, Disk};
 use super::identity::{Identity, Ledger};
 use super::outbox::{Target, TokenSource};
@@ -28,6 +28,8 @@ use crate::sense::file;
 
 /// File with the desired configuration last received.
 pub(super) const DESIRED: &str = "desired.json";
+/// Limit of the question for neighbours: the acknowledgement of a report must not wait long for it.
+const PEERS_LIMIT: Duration = Duration::from_secs(5);
 /// Bounds of one report.
 const BATCH_COUNT: usize = 100;
 const BATCH_BYTES: usize = 128 << 10;
@@ -73,6 +75,8 @@ pub(super) struct Reported {
     pub(super) transitions: usize,
     /// Sequence of the first of them.
     pub(super) first: Option<u64>,
+    /// Neighbours, where they were asked for.
+    pub(super) peers: Option<Box<Result<Peers, ExchangeError>>>,
     /// The connection, when the heartbeat may go on with it.
     pub(super) connection: Option<Connection>,
 }
@@ -365,6 +369,7 @@ pub(super) async fn report(
     kept: Option<Connection>,
     report: NodeReport,
     keep: bool,
+    peers: Option<Vec<String>>,
 ) -> Reported {
     let (epoch, digest) = (report.epoch, report.state.as_ref().map(|state| state.digest.clone()));
     let transitions = report.transitions.len();
@@ -374,19 +379,42 @@ pub(super) async fn report(
         let exchanged: Exchanged<ReportAck> =
             post(&mut connection, "/v1/reports", &report, "ReportAck", ANSWER_LIMIT, &*line.clock).await?;
         let offset = offset_of(&exchanged, exchanged.answer.server_time, &line);
-        Ok((exchanged.answer, offset, connection))
+        let peers = match peers {
+            Some(failing) => Some(Box::new(ask_for_peers(&mut connection, &failing, &line).await)),
+            None => None,
+        };
+        Ok((exchanged.answer, offset, peers, connection))
     };
     match exchange.await {
-        Ok((ack, offset, connection)) => Reported {
+        Ok((ack, offset, peers, connection)) => Reported {
             result: Ok((ack, Some(offset))),
             epoch,
             digest,
             transitions,
             first,
-            connection: keep.then_some(connection),
+            peers,
+            // One that a question for neighbours broke is of no more use.
+            connection: (keep && connection.is_open()).then_some(connection),
         },
-        Err(error) => Reported { result: Err(error), epoch, digest, transitions, first, connection: None },
+        Err(error) => {
+            Reported { result: Err(error), epoch, digest, transitions, first, peers: None, connection: None }
+        }
     }
+}
+
+/// Asks which neighbours to try; those named in `failing` are to stay among them.
+async fn ask_for_peers(
+    connection: &mut Connection,
+    failing: &[String],
+    line: &Line,
+) -> Result<Peers, ExchangeError> {
+    // Names are the coordinator's own words for its nodes: letters, digits, '-', '.' and '_'.
+    let path = match failing {
+        [] => "/v1/peers".to_owned(),
+        names => format!("/v1/peers?keep={}", names.join(",")),
+    };
+    let exchanged = get(connection, &path, "Peers", PEERS_LIMIT, &*line.clock).await?;
+    Ok(exchanged.answer)
 }
 
 async fn reuse_or_open(

@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use outrider_protocol::{
-    ClockOffset, ConditionType, Fact, Latch, NodeConfig, NodeState, ReasonCode, Timestamp, Transition,
+    ClockOffset, ConditionType, Fact, Latch, NodeConfig, NodeState, Peers, ReasonCode, Timestamp, Transition,
 };
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -75,6 +75,8 @@ pub struct DeliveryStatus {
     pub desired: Option<NodeConfig>,
     /// Whether an exchange with this coordinator has ended since the start, well or not.
     pub tried: bool,
+    /// Neighbours to try, as the coordinator last named them.
+    pub peers: Option<Arc<Peers>>,
     /// Whether the coordinator has everything that was handed over.
     pub reported: bool,
 }

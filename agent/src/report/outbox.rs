@@ -21,6 +21,8 @@ pub struct Target {
     pub token: TokenSource,
     /// Time between heartbeats.
     pub heartbeat: Duration,
+    /// Time after which the whole state is sent though its digest has not changed, and neighbours are asked for.
+    pub refresh: Duration,
     /// This node; its uid is filled in from the identity.
     pub node: NodeRef,
 }

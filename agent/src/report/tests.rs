@@ -44,6 +44,7 @@ fn state(digest: &str) -> NodeState {
         conditions: Vec::new(),
         etcd: None,
         load_balancer: None,
+        network: None,
         zone: String::new(),
         region: String::new(),
     }
@@ -55,6 +56,7 @@ fn target(urls: &[String], token: TokenSource) -> Target {
         ca_checksum: None,
         token,
         heartbeat: Duration::from_secs(30),
+        refresh: Duration::from_secs(300),
         node: NodeRef {
             name: "n1".to_owned(),
             uid: String::new(),

@@ -11,6 +11,7 @@ pub(crate) mod file;
 mod folder;
 pub mod guest_agent;
 pub mod host;
+pub mod kubernetes;
 pub mod load_balancer;
 #[cfg(test)]
 pub(crate) mod prepared;

@@ -15,6 +15,7 @@ mod labels;
 mod nodes;
 mod openapi;
 mod operators;
+mod peers;
 mod query;
 mod report;
 mod routes;
@@ -68,6 +69,7 @@ fn handler(route: Route) -> MethodRouter<Arc<App>> {
         Route::Renew => post(agents::renew),
         Route::Report => post(agents::report),
         Route::Heartbeat => post(agents::heartbeat),
+        Route::ListPeers => get(peers::list),
         Route::GetCoordinator => get(health::coordinator),
         Route::ListNodes => get(nodes::list),
         Route::GetNode => get(nodes::get),

@@ -3,7 +3,8 @@
 use http::header;
 use outrider_protocol::{
     ApiError, ClusterView, CoordinatorView, EnrollRequest, EnrollResponse, EventView, Heartbeat, List,
-    NodeConfig, NodeLabels, NodeReport, NodeView, RenewRequest, ReportAck, RootView, TokenRequest, TokenView,
+    NodeConfig, NodeLabels, NodeReport, NodeView, Peers, RenewRequest, ReportAck, RootView, TokenRequest,
+    TokenView,
 };
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -114,6 +115,7 @@ fn schema(name: &str, schemas: &mut SchemaGenerator) -> Option<Schema> {
         "NodeReport" => reference::<NodeReport>,
         "ReportAck" => reference::<ReportAck>,
         "Heartbeat" => reference::<Heartbeat>,
+        "Peers" => reference::<Peers>,
         "CoordinatorView" => reference::<CoordinatorView>,
         "NodeView" => reference::<NodeView>,
         "NodeList" => reference::<List<NodeView>>,

@@ -107,6 +107,13 @@ endpoints! {
     Heartbeat = POST "/v1/heartbeat", Node, [], Json("Heartbeat") => [
         (200, Json("ReportAck"), "Heard.")
     ];
+    /// Some neighbours of the node that asks, of its own cluster, for it to try their ports; a share that changes, so that
+    /// in time every node tries every other.
+    ListPeers = GET "/v1/peers", Node,
+        [("keep", "string", "Names of neighbours that stay among them, with commas: those that did not answer.")],
+        Empty => [
+        (200, Json("Peers"), "At most 8 neighbours; none for a node without a cluster or alone in it.")
+    ];
     /// Who answers.
     GetCoordinator = GET "/v1/coordinator", Operator, [], Empty => [
         (200, Json("CoordinatorView"), "The coordinator.")

@@ -56,6 +56,11 @@ impl Cluster {
         self.members().remove(uid).is_some()
     }
 
+    /// Its members by uid.
+    pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
+        self.members().values().cloned().collect()
+    }
+
     /// Whether any living node belongs to it.
     pub(crate) fn is_inhabited(&self) -> bool {
         !self.members().is_empty()
@@ -85,10 +90,10 @@ impl Cluster {
         }
     }
 
-    /// True when a member reports etcd, so that silence and time can change the verdict.
+    /// True when a member reports etcd or its network, so that silence and time can change the verdict.
     pub(crate) fn has_etcd(&self) -> bool {
         let members: Vec<_> = self.members().values().cloned().collect();
-        members.iter().any(|n| n.inner().state().is_some_and(|s| s.etcd.is_some()))
+        members.iter().any(|n| n.inner().state().is_some_and(|s| s.etcd.is_some() || s.network.is_some()))
             || !self.judged().latches.is_empty()
     }
 
@@ -154,6 +159,7 @@ impl Known {
             zone: state.map_or("", |s| &s.zone),
             region: state.map_or("", |s| &s.region),
             etcd: state.and_then(|s| s.etcd.as_ref()),
+            network: state.and_then(|s| s.network.as_ref()),
         }
     }
 }

@@ -18,6 +18,7 @@ mod coalesced;
 mod hearing;
 pub(crate) mod keeper;
 pub(crate) mod node;
+mod peers;
 mod report;
 pub(crate) mod saver;
 

@@ -91,8 +91,27 @@ impl Bed {
     /// Enrols a node named `name` into `cluster`.
     pub async fn enrol(&self, name: &str, cluster: &str) -> Agent {
         let token = self.token(1).await;
+        self.enrol_by(&token, name, cluster).await
+    }
+
+    /// Enrols a node by a token that binds it to `cluster`.
+    pub async fn enrol_bound(&self, name: &str, cluster: &str) -> Agent {
+        let request = TokenRequest {
+            meta: TypeMeta::new("TokenRequest"),
+            token_kind: TokenKind::Once,
+            ttl_seconds: None,
+            uses: Some(1),
+            name_pattern: String::new(),
+            rate_per_hour: 0,
+            cluster: cluster.to_owned(),
+        };
+        let token = self.coordinator.create_token(&request).await.unwrap().token;
+        self.enrol_by(&token, name, cluster).await
+    }
+
+    async fn enrol_by(&self, token: &str, name: &str, cluster: &str) -> Agent {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
-        let request = enroll_request(name, cluster, &token, &csr(&key));
+        let request = enroll_request(name, cluster, token, &csr(&key));
         let (status, body) = self.stranger().post("/v1/enroll", &request).await;
         assert_eq!(status, 200, "{body}");
         let response: EnrollResponse = serde_json::from_value(body).unwrap();
@@ -329,6 +348,7 @@ impl Agent {
             conditions,
             etcd: None,
             load_balancer: None,
+            network: None,
             zone: "zone-1".to_owned(),
             region: "region-1".to_owned(),
         }

@@ -12,6 +12,7 @@
 mod join;
 mod learners;
 mod membership;
+mod neighbours;
 mod picture;
 mod snapshots;
 mod topology;
@@ -22,8 +23,8 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use outrider_protocol::{
-    Check, ConditionType, EtcdFacts, Fact, MemberList, NotApplicable, ReasonCode as R, Severity, Status,
-    Timestamp,
+    Check, ConditionType, EtcdFacts, Fact, MemberList, NodeNetwork, NotApplicable, ReasonCode as R, Severity,
+    Status, Timestamp,
 };
 
 pub use picture::picture;
@@ -50,6 +51,8 @@ pub struct Member<'a> {
     pub region: &'a str,
     /// Its last report's view of etcd; `None` for a node that has none.
     pub etcd: Option<&'a Fact<EtcdFacts>>,
+    /// Its last report of where it stands on the network and whom it reaches; `None` for a node without Kubernetes.
+    pub network: Option<&'a NodeNetwork>,
 }
 
 /// One report that counts.
@@ -169,10 +172,16 @@ impl<'a> Joined<'a> {
 }
 
 /// The conditions over the whole cluster `cluster`, whose name is their subject: `EtcdQuorum`, `EtcdMembership`,
-/// `EtcdVersions` and, where anybody looks for them, `EtcdSnapshots`.
+/// `EtcdVersions`, `NodePortsReachable` and, where anybody looks for them, `EtcdSnapshots`.
 ///
 /// Nothing applies to a cluster none of whose nodes has etcd. `now` is the coordinator's clock.
 pub fn judge_cluster(cluster: &str, members: &[Member<'_>], now: Timestamp) -> Judgement {
+    let mut out = judge_etcd(cluster, members, now);
+    neighbours::add(&mut out, cluster, members, now);
+    out.sorted()
+}
+
+fn judge_etcd(cluster: &str, members: &[Member<'_>], now: Timestamp) -> Judgement {
     let mut out = Judgement::default();
     let joined = Joined::of(members, now);
     if joined.is_empty() {

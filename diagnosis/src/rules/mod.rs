@@ -11,6 +11,7 @@ mod cloud_init;
 pub(crate) mod etcd;
 mod guest_agent;
 mod host;
+pub(crate) mod kubernetes;
 mod load_balancer;
 
 use outrider_protocol::{Check, Fact, NodeFacts, NotApplicable, Timestamp};
@@ -39,6 +40,9 @@ pub(crate) fn judge(facts: &NodeFacts) -> Judgement {
     }
     if let Some((certificates, at)) = open(&mut out, Check::Certificates, &checks.certificates) {
         certificates::judge(&mut out, certificates, at, facts);
+    }
+    if let Some((kubernetes, at)) = open(&mut out, Check::Kubernetes, &checks.kubernetes) {
+        kubernetes::judge(&mut out, kubernetes, at, facts);
     }
     if let Some((agent, at)) = open(&mut out, Check::Agent, &checks.agent) {
         agent::judge(&mut out, agent, at, facts);

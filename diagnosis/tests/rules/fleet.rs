@@ -22,7 +22,14 @@ struct Node {
 fn judged(nodes: &[Node]) -> Judgement {
     let members: Vec<Member<'_>> = nodes
         .iter()
-        .map(|n| Member { name: &n.name, ready: n.ready, zone: n.zone, region: "r", etcd: n.etcd.as_ref() })
+        .map(|n| Member {
+            name: &n.name,
+            ready: n.ready,
+            zone: n.zone,
+            region: "r",
+            etcd: n.etcd.as_ref(),
+            network: None,
+        })
         .collect();
     judge_cluster("prod", &members, now())
 }

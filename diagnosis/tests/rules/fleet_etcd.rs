@@ -59,6 +59,7 @@ impl World {
             zone: &n.zone,
             region: &n.region,
             etcd: n.etcd.as_ref(),
+            network: None,
         };
         self.nodes.iter().map(member).collect()
     }

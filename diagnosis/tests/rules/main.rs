@@ -17,6 +17,7 @@ mod fleet_properties;
 mod guest_agent;
 mod host;
 mod hysteresis;
+mod kubernetes;
 mod purity;
 mod registry;
 mod runbooks;

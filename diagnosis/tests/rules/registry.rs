@@ -351,6 +351,65 @@ fn certificates() -> impl Strategy<Value = CertificatesFacts> {
         })
 }
 
+fn kubernetes() -> impl Strategy<Value = KubernetesFacts> {
+    let answer = || {
+        (100u16..600, word(&["", "ok", "[-]etcd failed"]))
+            .prop_map(|(status, said)| ComponentAnswer { status, said })
+    };
+    let firewall =
+        (word(&["firewalld", "ufw", "nftables"]), any::<bool>()).prop_map(|(name, active)| FirewallFacts {
+            evidence: format!("{name}.service is {}", if active { "active" } else { "inactive" }),
+            name,
+            active,
+        });
+    let manager = (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(active, manages, cloud)| {
+        NetworkManagerFacts {
+            active,
+            manages: if manages { vec!["cali".into()] } else { vec![] },
+            cloud_setup: if cloud { vec!["nm-cloud-setup.timer".into()] } else { vec![] },
+        }
+    });
+    let signs = || prop::collection::vec(word(&["process etcd (pid 1)", "folder /opt/rke"]), 0..3);
+    (
+        (
+            prop::sample::select(Distribution::ALL),
+            prop::sample::select(KubernetesRole::ALL),
+            signs(),
+            signs(),
+        ),
+        (
+            fact(0u32..8),
+            fact(0u64..40_000_000_000),
+            fact(any::<bool>()),
+            fact(any::<bool>()),
+            fact(word(&["x86_64", "aarch64", "s390x"])),
+        ),
+        (fact(prop::collection::vec(firewall, 0..3)), fact(manager)),
+        (
+            prop::option::of(fact(answer())),
+            prop::option::of(fact(answer())),
+            fact(crate::kubernetes::any_network()),
+        ),
+    )
+        .prop_map(
+            |(
+                (distribution, role, running, on_disk),
+                (cpus, memory, forwarding, cgroup, arch),
+                (firewalls, manager),
+                (kubelet, apiserver, network),
+            )| {
+                world::kubernetes().with(|k| {
+                    (k.distribution, k.role) = (distribution, role);
+                    k.rke1 = Rke1Facts { running, on_disk };
+                    (k.machine.cpus, k.machine.memory_bytes, k.machine.architecture) = (cpus, memory, arch);
+                    (k.machine.forwarding, k.machine.cgroup_v2) = (forwarding, cgroup);
+                    (k.firewalls, k.network_manager) = (firewalls, manager);
+                    (k.kubelet, k.apiserver, k.network) = (kubelet, apiserver, network);
+                })
+            },
+        )
+}
+
 fn node() -> impl Strategy<Value = NodeFacts> {
     use prop::option::of;
     (
@@ -359,6 +418,7 @@ fn node() -> impl Strategy<Value = NodeFacts> {
             of(fact(etcd())),
             of(fact(prop::collection::vec(balancer(), 0..3))),
             of(fact(certificates())),
+            of(fact(kubernetes())),
             of(fact(agent())),
         ),
         prop::sample::select(Profile::ALL),
@@ -366,7 +426,7 @@ fn node() -> impl Strategy<Value = NodeFacts> {
         .prop_map(
             |(
                 (host, clock, cloud_init, guest_agent),
-                (etcd, load_balancer, certificates, agent),
+                (etcd, load_balancer, certificates, kubernetes, agent),
                 profile,
             )| {
                 let checks = CheckFacts {
@@ -377,6 +437,7 @@ fn node() -> impl Strategy<Value = NodeFacts> {
                     etcd,
                     load_balancer,
                     certificates,
+                    kubernetes,
                     agent,
                 };
                 world::node_facts(checks).with(|f| f.node.profile = profile)
@@ -407,6 +468,7 @@ proptest! {
             (Check::Etcd, facts.checks.etcd.is_some()),
             (Check::LoadBalancer, facts.checks.load_balancer.is_some()),
             (Check::Certificates, facts.checks.certificates.is_some()),
+            (Check::Kubernetes, facts.checks.kubernetes.is_some()),
             (Check::Agent, facts.checks.agent.is_some()),
         ];
         for (check, was_read) in read {
@@ -420,14 +482,15 @@ proptest! {
     }
 
     #[test]
-    fn fleet_verdicts_stay_within_the_registry(all in prop::collection::vec((fact(etcd()), 0u8..3, word(&["", "a", "b", "c"])), 0..6)) {
+    fn fleet_verdicts_stay_within_the_registry(all in prop::collection::vec((fact(etcd()), 0u8..3, word(&["", "a", "b", "c"]), prop::option::of(crate::kubernetes::any_network())), 0..6)) {
         let names: Vec<String> = (1..=all.len()).map(|n| format!("n{n}")).collect();
-        let members: Vec<fleet::Member<'_>> = all.iter().zip(&names).map(|((etcd, ready, zone), name)| fleet::Member {
+        let members: Vec<fleet::Member<'_>> = all.iter().zip(&names).map(|((etcd, ready, zone, network), name)| fleet::Member {
             name,
             ready: [Status::True, Status::True, Status::Unknown][usize::from(*ready)],
             zone,
             region: "",
             etcd: Some(etcd),
+            network: network.as_ref(),
         }).collect();
         for f in fleet::judge_cluster("c", &members, world::now()).findings {
             check(&f)?;

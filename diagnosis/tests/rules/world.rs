@@ -233,6 +233,9 @@ impl Change for LoadBalancerFacts {}
 impl Change for FilesystemFacts {}
 impl Change for CertificatesFacts {}
 impl Change for EndpointStatus {}
+impl Change for KubernetesFacts {}
+impl Change for NodeNetwork {}
+impl Change for NeighbourFacts {}
 
 pub fn list_mut(e: &mut EtcdFacts) -> &mut MemberList {
     match &mut e.members {
@@ -504,6 +507,74 @@ pub fn server(members: usize) -> NodeFacts {
         etcd: Some(known(etcd(members))),
         load_balancer: Some(known(vec![balancer(probes)])),
         certificates: Some(known(certificates("v1.33.1-rke2r1", 265))),
+        kubernetes: Some(known(kubernetes())),
         agent: Some(known(agent())),
     })
+}
+
+// ---- kubernetes ----
+
+pub fn port_try(port: TriedPort, peer: &str, reach: Reach, failures: u32) -> PortTry {
+    let interface = if port == TriedPort::Overlay { "flannel.1".into() } else { String::new() };
+    PortTry { port, peer: peer.into(), interface, reach, ms: 3, failures, at: now() }
+}
+
+/// An RKE2 server that answers everywhere.
+pub fn neighbour(n: usize) -> NeighbourFacts {
+    let tries = [
+        (TriedPort::Apiserver, format!("192.0.2.{n}:6443")),
+        (TriedPort::Supervisor, format!("192.0.2.{n}:9345")),
+        (TriedPort::Kubelet, format!("192.0.2.{n}:10250")),
+        (TriedPort::Overlay, format!("10.42.{n}.0:10250")),
+    ];
+    NeighbourFacts {
+        name: format!("n{n}"),
+        role: KubernetesRole::Server,
+        tries: tries.into_iter().map(|(port, peer)| port_try(port, &peer, Reach::Answered, 0)).collect(),
+    }
+}
+
+/// Node `n` of an RKE2 cluster that reaches `neighbours`.
+pub fn network(n: usize, neighbours: Vec<NeighbourFacts>) -> NodeNetwork {
+    NodeNetwork {
+        distribution: Distribution::Rke2,
+        role: KubernetesRole::Server,
+        addresses: vec![format!("192.0.2.{n}")],
+        mtu: Some(1500),
+        overlays: vec![OverlayFacts {
+            interface: "flannel.1".into(),
+            cni: "canal or flannel".into(),
+            encapsulation: Encapsulation::Vxlan,
+            port: 8472,
+            mtu: Some(1450),
+            addresses: vec![format!("10.42.{n}.0")],
+        }],
+        firewalls: vec![],
+        neighbours,
+    }
+}
+
+pub fn kubernetes() -> KubernetesFacts {
+    KubernetesFacts {
+        distribution: Distribution::Rke2,
+        role: KubernetesRole::Server,
+        found_by: "rke2-server.service (active, enabled)".into(),
+        rke1: Rke1Facts::default(),
+        machine: MachineFacts {
+            cpus: known(4),
+            memory_bytes: known(16_700_000_000),
+            architecture: known("x86_64".into()),
+            os: known("SUSE Linux Enterprise Server 15 SP6".into()),
+            runtimes: known(vec!["containerd of RKE2 or K3s (/run/k3s/containerd/containerd.sock)".into()]),
+            cgroup_v2: known(true),
+            forwarding: known(true),
+            confinement: known("SELinux enforcing".into()),
+            units: known(vec![unit("rke2-server.service", "loaded", "active", "enabled")]),
+        },
+        firewalls: known(vec![]),
+        network_manager: absent("systemctl"),
+        kubelet: Some(known(ComponentAnswer { status: 200, said: "ok".into() })),
+        apiserver: Some(known(ComponentAnswer { status: 401, said: "Unauthorized".into() })),
+        network: known(network(1, vec![neighbour(2), neighbour(3)])),
+    }
 }

@@ -89,6 +89,7 @@ fn keep_only(facts: &mut NodeFacts, only: &[Check]) {
         etcd: checks.etcd.filter(|_| wanted(Check::Etcd)),
         load_balancer: checks.load_balancer.filter(|_| wanted(Check::LoadBalancer)),
         certificates: checks.certificates.filter(|_| wanted(Check::Certificates)),
+        kubernetes: checks.kubernetes.filter(|_| wanted(Check::Kubernetes)),
         agent: None,
     };
     facts.latches.retain(|latch| {

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use outrider_diagnosis::fleet::{Member, judge_cluster};
-use outrider_protocol::{ClusterView, ConditionType, NodeConditions, NodeFacts, Status, TypeMeta};
+use outrider_protocol::{ClusterView, ConditionType, Fact, NodeConditions, NodeFacts, Status, TypeMeta};
 use serde::{Deserialize, Serialize};
 
 use crate::cli::DiagnoseArgs;
@@ -166,6 +166,12 @@ fn clusters(nodes: &[NodeFacts], verdicts: &[NodeConditions]) -> Vec<ClusterView
                     zone: "",
                     region: "",
                     etcd: facts.checks.etcd.as_ref(),
+                    network: facts
+                        .checks
+                        .kubernetes
+                        .as_ref()
+                        .and_then(Fact::value)
+                        .and_then(|k| k.network.value()),
                 })
                 .collect();
             let now = members.iter().map(|(facts, _)| facts.now).max().unwrap_or_default();

@@ -115,6 +115,7 @@ fn start(part: &Part, stage: &Stage, disk: Arc<dyn Disk>) -> Reporter {
             ca_checksum: None,
             token: stage.token.clone().map_or(TokenSource::None, TokenSource::Given),
             heartbeat: stage.heartbeat,
+            refresh: Duration::from_secs(300),
             node: node(part),
         },
     })
@@ -154,6 +155,8 @@ fn state(part: &Part, facts: &NodeFacts, conditions: &[outrider_protocol::Condit
         conditions: conditions.to_vec(),
         etcd: facts.checks.etcd.clone(),
         load_balancer: facts.checks.load_balancer.clone(),
+        // Simulated nodes are nowhere to be reached.
+        network: None,
         zone: part.zone(),
         region: part.region(),
     }

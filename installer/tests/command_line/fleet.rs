@@ -101,6 +101,7 @@ impl Fleet {
             ca_checksum: None,
             token: TokenSource::Given(self.enrolment_token(kind)),
             heartbeat: Duration::from_secs(30),
+            refresh: Duration::from_secs(300),
             node: NodeRef {
                 name: name.to_owned(),
                 uid: String::new(),
@@ -170,6 +171,7 @@ impl Node {
             conditions,
             etcd: None,
             load_balancer: None,
+            network: None,
             zone: "zone-a".to_owned(),
             region: "region-1".to_owned(),
         };

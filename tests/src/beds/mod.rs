@@ -2,4 +2,5 @@
 
 pub mod balancer;
 pub mod etcd;
+pub mod namespaces;
 pub mod pki;

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use outrider_protocol::{Heartbeat, NodeRef, NodeReport, NodeState, TypeMeta};
+use outrider_protocol::{Heartbeat, NeighbourFacts, NodeRef, NodeReport, NodeState, TypeMeta};
 use rustls::ClientConfig;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
@@ -35,8 +35,8 @@ use lane::Lane;
 const RETRY_DISK: Duration = Duration::from_secs(5);
 /// A disk that has not answered for so long is said to hang.
 const DISK_HANGS: Duration = Duration::from_secs(5);
-/// How often the whole state is sent though its digest has not changed: messages carry numbers.
-const REFRESH: Duration = Duration::from_secs(300);
+/// How long a state waits that was too large for the coordinator.
+const TOO_LARGE_REST: Duration = Duration::from_secs(300);
 
 /// How enrolment stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +113,8 @@ pub(super) struct Delivery {
     ends_at: Instant,
     kept: Option<Connection>,
     beat_at: Instant,
+    /// Neighbours are asked for with the next state from then on.
+    peers_at: Instant,
     beaten_at: Option<Instant>,
     /// Whether an exchange with these addresses has ended since the start, well or not.
     tried: bool,
@@ -129,6 +131,7 @@ impl Delivery {
             transport: parts.transport.clone(),
             clock: parts.clock.clone(),
         };
+        let refresh_at = now + target.refresh;
         Self {
             parts,
             errands: JoinSet::new(),
@@ -146,7 +149,7 @@ impl Delivery {
             state: None,
             reported_digest: String::new(),
             wants_state: false,
-            refresh_at: now + REFRESH,
+            refresh_at,
             most: usize::MAX,
             state_not_before: now,
             generation: 0,
@@ -159,6 +162,7 @@ impl Delivery {
             ends_at: now,
             kept: None,
             beat_at: now,
+            peers_at: now,
             beaten_at: None,
             tried: false,
             remembering: true,
@@ -383,8 +387,21 @@ impl Delivery {
         };
         let keep = self.under_way.beating.is_none();
         let kept = if keep { self.kept.take() } else { None };
-        let report = errands::report(self.line.clone(), tls.clone(), kept, report, keep);
+        // With the state, so that whoever asks has said where it stands itself.
+        let peers = (report.state.is_some() && self.peers_at <= now).then(|| self.failing_neighbours());
+        if peers.is_some() {
+            self.peers_at = now + self.target.refresh / 2;
+        }
+        let report = errands::report(self.line.clone(), tls.clone(), kept, report, keep, peers);
         self.errands.spawn(async move { Done::Reported(report.await) });
+    }
+
+    /// Neighbours that did not answer last: they are to stay among those that are tried.
+    fn failing_neighbours(&self) -> Vec<String> {
+        let network = self.state.as_ref().and_then(|state| state.network.as_ref());
+        let neighbours = network.map_or(&[][..], |n| n.neighbours.as_slice());
+        let fails = |n: &&NeighbourFacts| n.tries.iter().any(|t| t.failures > 0);
+        neighbours.iter().filter(fails).map(|n| n.name.clone()).take(4).collect()
     }
 
     fn send_beat(&mut self, tls: Arc<ClientConfig>, now: Instant) {

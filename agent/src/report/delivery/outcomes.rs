@@ -1,14 +1,15 @@
 //! What errands brought, and what follows from it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use outrider_protocol::{NodeConfig, ReportAck};
+use outrider_protocol::{NodeConfig, Peers, ReportAck};
 use tokio::task::JoinError;
 use tokio::time::Instant;
 
 use super::super::client::ExchangeError;
 use super::super::errands::{self, Beaten, Done, EnrolOutcome, Enrolled, Reported, SpoolView, SpoolWork};
-use super::{Delivery, Enrolment, REFRESH, RETRY_DISK};
+use super::{Delivery, Enrolment, RETRY_DISK, TOO_LARGE_REST};
 
 /// Two heartbeats are never closer.
 const BEAT_GAP: Duration = Duration::from_secs(1);
@@ -183,10 +184,14 @@ impl Delivery {
                 if let Some(digest) = reported.digest {
                     self.reported_digest = digest;
                     self.wants_state = false;
-                    self.refresh_at = Instant::now() + REFRESH.mul_f64(0.9 + 0.1 * rand::random::<f64>());
+                    self.refresh_at =
+                        Instant::now() + self.target.refresh.mul_f64(0.9 + 0.1 * rand::random::<f64>());
                 }
                 if offset.is_some() {
                     self.parts.status.send_modify(|status| status.clock_offset = offset);
+                }
+                if let Some(peers) = reported.peers {
+                    self.take_peers(*peers);
                 }
                 self.take_ack(ack, reported.epoch);
             }
@@ -202,6 +207,22 @@ impl Delivery {
                 self.report.failed(&error, self.now());
                 self.denied(&error);
             }
+        }
+    }
+
+    /// Neighbours that could not be asked for stay as they were; it is no fault of delivery.
+    fn take_peers(&self, peers: Result<Peers, ExchangeError>) {
+        match peers {
+            Ok(peers) => {
+                self.parts.status.send_if_modified(|status| {
+                    let changed = status.peers.as_deref() != Some(&peers);
+                    if changed {
+                        status.peers = Some(Arc::new(peers));
+                    }
+                    changed
+                });
+            }
+            Err(error) => log::debug!("neighbours: {error}"),
         }
     }
 
@@ -266,7 +287,7 @@ impl Delivery {
             self.most = transitions / 2;
         } else if had_state {
             log::error!("the state is too large for the coordinator: {error}");
-            self.state_not_before = Instant::now() + REFRESH;
+            self.state_not_before = Instant::now() + TOO_LARGE_REST;
             self.report.failed(error, self.now());
         } else {
             self.report.failed(error, self.now());
@@ -289,7 +310,7 @@ impl Delivery {
             log::error!(
                 "the coordinator does not take the state, or the transition that went with it: {error}"
             );
-            self.state_not_before = Instant::now() + REFRESH;
+            self.state_not_before = Instant::now() + TOO_LARGE_REST;
             if transitions == 0 {
                 self.report.failed(error, self.now());
             }

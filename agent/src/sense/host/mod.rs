@@ -13,6 +13,7 @@ use outrider_protocol::{Fact, HostFacts, OsRelease};
 
 use super::{SenseContext, file, process};
 
+pub(crate) use resources::{cpus, memory};
 pub(crate) use virtualization::{has_smbios, virtualization};
 
 /// Reads everything about the machine. Blocking.
@@ -65,7 +66,7 @@ fn word(cx: &SenseContext, path: &str) -> Fact<String> {
 }
 
 /// `uname -m`.
-fn architecture(cx: &SenseContext) -> Fact<String> {
+pub(crate) fn architecture(cx: &SenseContext) -> Fact<String> {
     match nix::sys::utsname::uname() {
         Ok(names) => Fact::known(names.machine().to_string_lossy().into_owned(), "uname(2)", cx.now()),
         Err(e) => Fact::from_io(&e.into(), "uname(2)", cx.now()),
@@ -73,7 +74,7 @@ fn architecture(cx: &SenseContext) -> Fact<String> {
 }
 
 /// `/etc/os-release`, else `/usr/lib/os-release`, as os-release(5) orders them.
-fn os_release(cx: &SenseContext) -> Fact<OsRelease> {
+pub(crate) fn os_release(cx: &SenseContext) -> Fact<OsRelease> {
     let read = |path| file::fact(cx, path, file::SMALL, parse_os_release);
     match read("/etc/os-release") {
         Fact::Absent { .. } => read("/usr/lib/os-release"),

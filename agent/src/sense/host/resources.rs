@@ -10,7 +10,7 @@ use sysinfo::System;
 use super::super::{SenseContext, file};
 
 /// Logical processors online, of a list such as `0-3,8`.
-pub(super) fn cpus(cx: &SenseContext) -> Fact<u32> {
+pub(crate) fn cpus(cx: &SenseContext) -> Fact<u32> {
     file::fact(cx, "/sys/devices/system/cpu/online", file::SMALL, |text| {
         let parts = text.trim().split(',').map(|part| {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -23,7 +23,7 @@ pub(super) fn cpus(cx: &SenseContext) -> Fact<u32> {
 }
 
 /// Memory of the machine, of the running kernel whatever the root: a container's limit is not the machine's size.
-pub(super) fn memory(cx: &SenseContext) -> Fact<MemoryFacts> {
+pub(crate) fn memory(cx: &SenseContext) -> Fact<MemoryFacts> {
     let source = "/proc/meminfo";
     let mut system = match System::new() {
         Ok(system) => system,
