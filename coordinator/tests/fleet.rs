@@ -411,5 +411,83 @@ async fn whom_a_database_begun_anew_does_not_know_is_told_why() {
     // With a new token the machine is a node again, and the operator's token is the old one.
     assert_eq!(bed.operator().get("/v1/nodes").await.0, 200);
     bed.enrol("n1", "").await;
+}
+
+/// Three servers, of which the last two hold a heartbeat for ten minutes, and the first has just lost them.
+async fn lost_by_one(
+    bed: &Bed,
+) -> (Vec<support::Agent>, Vec<tokio::task::JoinHandle<(u16, serde_json::Value)>>) {
+    let mut servers = Vec::new();
+    for name in ["s1", "s2", "s3"] {
+        servers.push(bed.enrol(name, "rancher").await);
+    }
+    let mut held = Vec::new();
+    for server in &servers {
+        let mut state = server.state(vec![support::ready()]);
+        state.etcd = Some(etcd(&server.name, &[]));
+        let digest = state.digest.clone();
+        let mut connection = server.client.open().await;
+        assert_eq!(connection.post("/v1/reports", &server.report(vec![], Some(state))).await.0, 200);
+        if server.name != "s1" {
+            let beat = server.heartbeat(&digest, 600);
+            held.push(tokio::spawn(async move { connection.post("/v1/heartbeat", &beat).await }));
+        }
+    }
+    until("met", async || quorum_of(bed).await, |q| q.1 == "EtcdQuorumMet").await;
+    until("held", async || bed.operator().get("/v1/nodes/s3").await.1, |n| n["ready"] == "True").await;
+    let mut state = servers[0].state(vec![support::ready()]);
+    state.etcd = Some(etcd("s1", &["s2", "s3"]));
+    assert_eq!(servers[0].client.post("/v1/reports", &servers[0].report(vec![], Some(state))).await.0, 200);
+    (servers, held)
+}
+
+async fn quorum_of(bed: &Bed) -> (serde_json::Value, serde_json::Value) {
+    let (_, cluster) = bed.operator().get("/v1/clusters/rancher").await;
+    let conditions = cluster["conditions"].as_array().cloned().unwrap_or_default();
+    let quorum = conditions.into_iter().find(|c| c["type"] == "EtcdQuorum").unwrap_or_default();
+    (quorum["status"].clone(), quorum["reason"].clone())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn machines_that_are_off_are_told_long_before_their_silence() {
+    let bed = Bed::start().await;
+    let (_servers, held) = lost_by_one(&bed).await;
+    // Their word is asked for at once; machines that are off never give it.
+    for answer in held {
+        let (status, ack) = answer.await.unwrap();
+        assert_eq!((status, &ack["resync"]), (200, &json!(true)), "{ack}");
+    }
+    until("lost", async || quorum_of(&bed).await, |q| q.0 == "False" && q.1 == "EtcdQuorumLost").await;
+    // Their silence would have been told after half an hour.
+    assert_eq!(bed.operator().get("/v1/nodes/s3").await.1["ready"], "True");
+    let (_, cluster) = bed.operator().get("/v1/clusters/rancher").await;
+    let etcd = &cluster["etcd"];
+    assert_eq!(
+        (&etcd["voters"], &etcd["quorum"], &etcd["healthy"]),
+        (&json!(3), &json!(2), &json!(0)),
+        "{etcd}"
+    );
+    assert_eq!(etcd["matrix"][0]["node"], "s1");
+    let cells = etcd["matrix"][0]["cells"].as_array().unwrap();
+    let reached: Vec<_> = cells.iter().map(|c| c["reached"].as_str().unwrap()).collect();
+    assert_eq!(reached, ["True", "False", "False"]);
+    bed.coordinator.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_is_cut_off_alone_takes_no_cluster_with_it() {
+    let bed = Bed::start().await;
+    let (servers, held) = lost_by_one(&bed).await;
+    for (server, answer) in servers[1..].iter().zip(held) {
+        assert_eq!(answer.await.unwrap().1["resync"], json!(true));
+        let mut state = server.state(vec![support::ready()]);
+        state.etcd = Some(etcd(&server.name, &["s1"]));
+        assert_eq!(server.client.post("/v1/reports", &server.report(vec![], Some(state))).await.0, 200);
+    }
+    until("reduced", async || quorum_of(&bed).await, |q| q.1 == "EtcdNoTolerance" || q.1 == "EtcdQuorumMet")
+        .await;
+    let (_, events) = bed.operator().get("/v1/nodes/rancher/events").await;
+    let told = |e: &serde_json::Value| e["transition"]["condition"]["reason"] == "EtcdQuorumLost";
+    assert!(!events["items"].as_array().unwrap().iter().any(told), "{events}");
     bed.coordinator.shutdown().await;
 }

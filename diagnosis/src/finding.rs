@@ -32,7 +32,8 @@ pub struct Finding {
     pub raise_after: Duration,
     /// How long it must hold before it replaces something worse.
     pub clear_after: Duration,
-    /// With status `False`: the reason under which the condition goes `Unknown` at once, while `raise_after` runs.
+    /// With a status other than `True`: the reason under which the condition goes `Unknown` at once, while `raise_after`
+    /// runs.
     pub suspect: Option<ReasonCode>,
     /// Once it has been shown for so long, it is as grave as this: what is normal for an hour is not for a day.
     pub escalates: Option<(Duration, Severity)>,

@@ -136,7 +136,7 @@ impl Turn {
         let shown_badness = badness(shown.status, shown.severity);
         let worse = badness(finding.status, finding.severity) >= shown_badness;
         let since = match &old.pending {
-            Some(p) if p.since <= self.now && p.status == finding.status => {
+            Some(p) if p.since <= self.now && agrees(p, finding) => {
                 let was_worse = badness(p.status, p.severity.unwrap_or(finding.severity)) >= shown_badness;
                 if was_worse == worse { p.since } else { self.now }
             }
@@ -165,7 +165,10 @@ impl Turn {
             since,
         };
         let condition = match &finding.suspect {
-            Some(suspicion) if finding.status == Status::False && shown.status != Status::False => {
+            Some(suspicion)
+                if (finding.status == Status::False && shown.status != Status::False)
+                    || (finding.status == Status::Unknown && shown.status == Status::True) =>
+            {
                 self.suspect(shown, finding, suspicion)
             }
             _ => {
@@ -199,6 +202,11 @@ impl Turn {
         }
         condition
     }
+}
+
+/// Whether `finding` carries on the wait of `pending`: they agree on the status, or it makes certain what that suspected.
+fn agrees(pending: &Pending, finding: &Finding) -> bool {
+    pending.status == finding.status || finding.suspect.as_ref() == Some(&pending.reason)
 }
 
 /// The finding with the severity it has by the time it has been shown for; `None` while that is its own.

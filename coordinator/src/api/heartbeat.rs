@@ -138,6 +138,8 @@ impl HeldAnswer {
             return Err(super::internal("a heartbeat without a node"));
         };
         let node = &peer.node;
+        let _holding = node.hold();
+        let mut wants_state = self.wants_state;
         loop {
             let mut woken = std::pin::pin!(node.wake.notified());
             // Registered before the looks below, so that no change between look and wait is missed.
@@ -146,7 +148,10 @@ impl HeldAnswer {
             let desired = node.desired_generation();
             let is_news = desired != self.generation
                 && connection.sent_generation.swap(desired, Ordering::Relaxed) != desired;
-            if is_news || app.is_stopping() || connection.must_close() || self.is_due() {
+            // Somebody's quorum is in doubt: this node's word is wanted now, and its state with it.
+            let is_asked = node.owes_word();
+            wants_state |= is_asked;
+            if is_news || is_asked || app.is_stopping() || connection.must_close() || self.is_due() {
                 break;
             }
             tokio::select! {
@@ -155,7 +160,7 @@ impl HeldAnswer {
             }
         }
         peer.check_standing(app)?;
-        Ok(acknowledge(app, node, self.generation, self.acknowledged, self.wants_state))
+        Ok(acknowledge(app, node, self.generation, self.acknowledged, wants_state))
     }
 }
 

@@ -3,10 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use outrider_diagnosis::fleet::{Member, judge_cluster, picture};
 use outrider_diagnosis::latch;
-use outrider_protocol::{ClusterView, Condition, Latch, NodeState, Status, Timestamp, Transition, TypeMeta};
+use outrider_protocol::{
+    ClusterView, Condition, ConditionType, Latch, NodeState, ReasonCode, Status, Timestamp, Transition,
+    TypeMeta,
+};
 
 use super::Node;
 use crate::enrol::NodeRecord;
@@ -31,6 +35,8 @@ pub(crate) struct Verdict {
     pub(crate) transitions: Vec<Transition>,
     /// Something that is shown changed, if only a number in a message.
     pub(crate) is_new: bool,
+    /// Whether quorum is lost cannot be told from what was reported.
+    pub(crate) is_doubtful: bool,
 }
 
 impl Cluster {
@@ -98,30 +104,46 @@ impl Cluster {
     }
 
     /// What is known of each member, by name. Copied out: no lock of a member is held while the rules run.
-    fn known(&self) -> Vec<Known> {
+    /// A node that was asked for its word and owes it counts as not heard (`elapsed` is the time since the start).
+    fn known(&self, elapsed: Duration, deaf_until: Duration) -> Vec<Known> {
         let mut known: Vec<Known> = self
             .members()
             .values()
             .map(|node| {
+                let owes = node.has_not_answered(elapsed, deaf_until);
                 let inner = node.inner();
-                Known { record: inner.record.clone(), ready: inner.heard(), state: inner.state().cloned() }
+                let ready = if owes { Status::Unknown } else { inner.heard() };
+                Known { record: inner.record.clone(), ready, state: inner.state().cloned() }
             })
             .collect();
         known.sort_by(|a, b| a.record.name.cmp(&b.record.name));
         known
     }
 
-    /// Judges the members' reports at `now` and latches the verdict.
-    pub(crate) fn judge(&self, now: Timestamp) -> Verdict {
-        let known = self.known();
+    /// Asks every member with etcd for its word: whether quorum holds hangs on who is still there.
+    pub(crate) fn ask(&self, elapsed: Duration) {
+        let members: Vec<_> = self.members().values().cloned().collect();
+        let with_etcd = |n: &&Arc<Node>| n.inner().state().is_some_and(|s| s.etcd.is_some());
+        members.iter().filter(with_etcd).for_each(|node| node.ask(elapsed));
+    }
+
+    /// Judges the members' reports at `now`, which is `elapsed` since the start, and latches the verdict.
+    pub(crate) fn judge(&self, now: Timestamp, elapsed: Duration, deaf_until: Duration) -> Verdict {
+        let known = self.known(elapsed, deaf_until);
         let views: Vec<Member<'_>> = known.iter().map(Known::as_member).collect();
         let judgement = judge_cluster(&self.name, &views, now);
+        let is_doubtful = judgement.findings.iter().any(|f| {
+            f.condition_type == ConditionType::EtcdQuorum
+                && f.status == Status::Unknown
+                && f.reason == ReasonCode::EtcdQuorumSuspected
+        });
         let mut judged = self.judged();
         let latched = latch(&judged.latches, &judgement, now);
         let is_new = !same_but_for_time(&latched.conditions, &judged.conditions);
         judged.latches = latched.latches;
         judged.conditions = latched.conditions;
-        Verdict { is_new: is_new || !latched.transitions.is_empty(), transitions: latched.transitions }
+        let is_new = is_new || !latched.transitions.is_empty();
+        Verdict { is_new, is_doubtful, transitions: latched.transitions }
     }
 
     /// Calls `f` with every condition over the cluster.
@@ -130,8 +152,8 @@ impl Cluster {
     }
 
     /// The cluster as it is shown.
-    pub(crate) fn view(&self, now: Timestamp) -> ClusterView {
-        let known = self.known();
+    pub(crate) fn view(&self, now: Timestamp, elapsed: Duration, deaf_until: Duration) -> ClusterView {
+        let known = self.known(elapsed, deaf_until);
         let views: Vec<Member<'_>> = known.iter().map(Known::as_member).collect();
         ClusterView {
             meta: TypeMeta::new("Cluster"),

@@ -39,6 +39,9 @@ pub(crate) async fn keep(fleet: Arc<Fleet>, registrar: Arc<Registrar>, progress:
                 }
                 last = elapsed;
                 fleet.judge_silence();
+                for cluster in fleet.doubtful.take() {
+                    fleet.to_judge.add(&cluster.name, &cluster);
+                }
                 turns = turns.wrapping_add(1);
                 if turns.is_multiple_of(TURNS_PER_REVIEW) {
                     fleet.review_clusters();
@@ -162,7 +165,13 @@ impl Fleet {
     /// Judges the clusters that wait for it.
     pub(crate) fn judge_clusters(&self) {
         for cluster in self.to_judge.take() {
-            let verdict = cluster.judge(self.clock.now());
+            let elapsed = self.clock.elapsed();
+            let verdict = cluster.judge(self.clock.now(), elapsed, self.deaf_until());
+            if verdict.is_doubtful {
+                // A machine that is off cannot say so; that it does not answer says it long before its silence does.
+                cluster.ask(elapsed);
+                self.doubtful.add(&cluster.name, &cluster);
+            }
             if verdict.is_new {
                 cluster.mark_changed(self.position());
                 self.changed_clusters.add(&cluster.name, &cluster);

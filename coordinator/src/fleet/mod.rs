@@ -51,6 +51,8 @@ pub(crate) struct Fleet {
     pub(crate) changed_clusters: Coalesced<Cluster>,
     /// Clusters of which a member changed.
     pub(crate) to_judge: Coalesced<Cluster>,
+    /// Clusters whose quorum is in doubt: the next turn looks again.
+    pub(crate) doubtful: Coalesced<Cluster>,
     /// Nodes whose state is newer than the store's.
     pub(crate) unsaved_nodes: Coalesced<Node>,
     /// Clusters whose latches are newer than the store's.
@@ -75,6 +77,7 @@ impl Fleet {
             changed_nodes: Coalesced::default(),
             changed_clusters: Coalesced::default(),
             to_judge: Coalesced::default(),
+            doubtful: Coalesced::default(),
             unsaved_nodes: Coalesced::default(),
             unsaved_clusters: Coalesced::default(),
             announcements: Announcements::default(),
@@ -273,6 +276,6 @@ impl Fleet {
 
     /// A cluster as it is shown now.
     pub(crate) fn cluster_view(&self, cluster: &Cluster) -> ClusterView {
-        cluster.view(self.clock.now())
+        cluster.view(self.clock.now(), self.clock.elapsed(), self.deaf_until())
     }
 }

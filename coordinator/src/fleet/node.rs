@@ -20,6 +20,20 @@ use super::saver::SavedNode;
 use crate::enrol::{Enrolment, NodeRecord};
 use crate::server::pace::Pace;
 
+/// A living agent answers within this time; it sends its state over a connection that stands.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
+/// A question is not put again sooner.
+const ASKED_AGAIN: Duration = Duration::from_secs(15);
+
+/// A heartbeat whose answer is held.
+pub(crate) struct Holding(Arc<Node>);
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        self.0.holding.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// The last report, as it is kept in memory and, under `states/<uid>`, in the store.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -59,6 +73,10 @@ pub(crate) struct Node {
     listening_since: u64,
     /// Milliseconds since the start, plus one; 0 when not heard in this run.
     heard_at: AtomicU64,
+    /// When its word was last asked for, as `heard_at`; 0 when never.
+    asked_at: AtomicU64,
+    /// Its heartbeats whose answer is held right now.
+    holding: AtomicU32,
     interval_seconds: AtomicU32,
     /// Generation of the desired configuration.
     desired_generation: AtomicU64,
@@ -93,6 +111,8 @@ impl Node {
             connections: Mutex::default(),
             listening_since: millis(now),
             heard_at: AtomicU64::new(0),
+            asked_at: AtomicU64::new(0),
+            holding: AtomicU32::new(0),
             interval_seconds: AtomicU32::new(interval),
             desired_generation: AtomicU64::new(record.desired.generation),
             may_speak: AtomicBool::new(record.enrolment == Enrolment::Approved),
@@ -133,6 +153,37 @@ impl Node {
     /// The node was heard at `now` (time since the start).
     pub(crate) fn hear(&self, now: Duration) {
         self.heard_at.store(millis(now) + 1, Ordering::SeqCst);
+    }
+
+    /// Asks for its word at `now` (time since the start), by the heartbeat whose answer it waits for: the answer goes out
+    /// at once and asks for the state. Without a held heartbeat, or soon after the last question, nothing is asked.
+    pub(crate) fn ask(&self, now: Duration) {
+        let last = self.asked_at.load(Ordering::SeqCst);
+        let soon = last > 0 && millis(now).saturating_sub(last) < millis(ASKED_AGAIN);
+        if soon || self.holding.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        self.asked_at.store(millis(now) + 1, Ordering::SeqCst);
+        self.wake.notify_waiters();
+    }
+
+    /// Whether it was asked and has not spoken since.
+    pub(crate) fn owes_word(&self) -> bool {
+        self.asked_at.load(Ordering::SeqCst) > self.heard_at.load(Ordering::SeqCst)
+    }
+
+    /// Whether a question of this run is still open at `elapsed` although a living agent would have answered.
+    pub(crate) fn has_not_answered(&self, elapsed: Duration, deaf_until: Duration) -> bool {
+        let asked_at = self.asked_at.load(Ordering::SeqCst);
+        self.owes_word()
+            && asked_at > millis(deaf_until)
+            && millis(elapsed).saturating_sub(asked_at) >= millis(ANSWERED_WITHIN)
+    }
+
+    /// Counts a held heartbeat for as long as the guard lives.
+    pub(crate) fn hold(self: &Arc<Self>) -> Holding {
+        self.holding.fetch_add(1, Ordering::SeqCst);
+        Holding(self.clone())
     }
 
     /// Whether `Ready` is judged here because the node is not heard.
@@ -311,15 +362,44 @@ pub(crate) fn own_ready(state: &NodeState) -> Option<&Condition> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn silence_is_not_counted_while_this_process_stood_still() {
+    fn a_node() -> Arc<Node> {
         let record = serde_json::json!({
             "uid": "u", "name": "n", "profile": "generic", "identity": {}, "enrolment": "approved",
             "enrolledAt": "2026-01-01T00:00:00Z", "tokenId": "t", "keyHash": "k",
             "desired": {"apiVersion": "v", "kind": "NodeConfig", "generation": 0, "spec": {}},
         });
+        Node::new(Arc::new(serde_json::from_value(record).unwrap()), SavedNode::default(), Duration::ZERO)
+    }
+
+    #[test]
+    fn a_question_that_could_not_be_put_is_no_silence() {
         let s = Duration::from_secs;
-        let node = Node::new(Arc::new(serde_json::from_value(record).unwrap()), SavedNode::default(), s(0));
+        let node = a_node();
+        node.hear(s(10));
+        node.ask(s(20));
+        assert!(!node.owes_word(), "no heartbeat was held");
+        let held = node.hold();
+        node.ask(s(20));
+        assert!(
+            node.owes_word() && !node.has_not_answered(s(21), s(0)) && node.has_not_answered(s(23), s(0))
+        );
+        assert!(!node.has_not_answered(s(23), s(21)), "this process stood still meanwhile");
+        node.hear(s(24));
+        assert!(!node.owes_word() && !node.has_not_answered(s(60), s(0)));
+        node.ask(s(30));
+        assert!(!node.owes_word(), "asked too soon after the last time");
+        node.ask(s(40));
+        assert!(node.owes_word());
+        drop(held);
+        node.hear(s(41));
+        node.ask(s(90));
+        assert!(!node.owes_word(), "the guard is gone");
+    }
+
+    #[test]
+    fn silence_is_not_counted_while_this_process_stood_still() {
+        let s = Duration::from_secs;
+        let node = a_node();
         node.announce_interval(10);
         node.hear(s(100));
         let now = Timestamp::from_seconds(1_796_000_000);

@@ -2,7 +2,7 @@
 //! regions, leaders, ghosts, snapshots, and the same as data.
 
 use outrider_diagnosis::fleet::{Member, judge_cluster, picture, trim};
-use outrider_diagnosis::{Finding, Judgement};
+use outrider_diagnosis::{Finding, Judgement, latch};
 use outrider_protocol::*;
 
 use crate::world::{
@@ -611,4 +611,38 @@ fn no_etcd_no_picture() {
         (p.voters, p.quorum, p.healthy, p.tolerated, p.members.len(), p.unheard.len()),
         (0, 0, 0, 0, 0, 3)
     );
+}
+
+#[test]
+fn machines_that_are_off_are_suspected_at_once_and_certain_an_election_later() {
+    let healthy = latch(&[], &World::of(3).judged(), now());
+    let mut off = World::of(3);
+    off.view(1, |e| {
+        kill(e, 2, 1);
+        kill(e, 3, 1);
+        e.endpoints[0].linearizable_read = unknown(UnknownCause::TimedOut);
+    });
+    for node in &mut off.nodes[1..] {
+        if let Some(Fact::Known { at, .. }) = &mut node.etcd {
+            *at = ago(20);
+        }
+    }
+    let shown = |latched: &outrider_diagnosis::Latched| {
+        let quorum = latched.conditions.iter().find(|c| c.condition_type == ConditionType::EtcdQuorum);
+        quorum.map(|c| (c.status, c.severity, c.reason.clone()))
+    };
+    // Nobody but n1 has spoken since: a suspicion, which pages nobody.
+    let doubt = latch(&healthy.latches, &off.judged(), world::ahead(1));
+    let suspected = (Status::Unknown, Severity::Warn, ReasonCode::EtcdQuorumSuspected);
+    assert_eq!(shown(&doubt), Some(suspected.clone()));
+    // n2 and n3 owe their word: certain, once it has held for an election since the suspicion.
+    off.nodes[1..].iter_mut().for_each(|n| n.ready = Status::Unknown);
+    let later = latch(&doubt.latches, &off.judged(), world::ahead(4));
+    assert_eq!(shown(&later), Some(suspected));
+    let certain = latch(&later.latches, &off.judged(), world::ahead(6));
+    assert_eq!(shown(&certain), Some((Status::False, Severity::Error, ReasonCode::EtcdQuorumLost)));
+    // Had they spoken, nothing would have been lost.
+    let back = latch(&doubt.latches, &World::of(3).judged(), world::ahead(2));
+    let back = latch(&back.latches, &World::of(3).judged(), world::ahead(8));
+    assert_eq!(shown(&back).map(|s| s.2), Some(ReasonCode::EtcdQuorumMet));
 }

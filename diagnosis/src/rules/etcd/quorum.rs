@@ -305,11 +305,15 @@ fn untold(tally: &Tally<'_>, at: Timestamp) -> Finding {
     let reason = if leaderless || failed { R::EtcdQuorumSuspected } else { R::EtcdVotersUnknown };
     let wanted = if failed || tally.count(Health::Healthy) == 0 { Severity::Error } else { Severity::Warn };
     let severity = within_range(&reason, wanted);
+    let is_suspicion = reason == R::EtcdQuorumSuspected;
     let unseen = tally.voters.iter().filter(|v| v.health == Health::Unknown).count();
-    Finding::new(TYPE, Status::Unknown, severity, reason, at, message).waits(tally.election_timeout, CLEAR).advice(format!(
+    let finding = Finding::new(TYPE, Status::Unknown, severity, reason, at, message);
+    let finding = finding.waits(tally.election_timeout, CLEAR).advice(format!(
         "{unseen} of {voters} voters could not be asked. Let {} be asked: client port 2379, this node's client certificate, \
          the right CA. The causes above are of the question, not of the members.",
         tally.named(&[Health::Unknown]),
         voters = tally.voters.len(),
-    ))
+    ));
+    // A suspicion is shown at once; how grave it is shows after an election's time.
+    if is_suspicion { finding.suspected_as(R::EtcdQuorumSuspected) } else { finding }
 }
