@@ -160,6 +160,7 @@ proptest! {
         parsers::userdata(&bytes);
         parsers::helper_request(&bytes);
         parsers::server_config(&bytes);
+        parsers::etcd_config(&bytes);
     }
 
     #[test]
@@ -182,7 +183,7 @@ proptest! {
     }
 
     #[test]
-    fn any_helper_request(path in "\\PC{0,40}", key in "open|list|opened|names|refused|\\PC{1,4}") {
+    fn any_helper_request(path in "\\PC{0,40}", key in "open|list|describe|opened|names|refused|\\PC{1,4}") {
         let value = Value::from(path.clone());
         let list = Value::from(vec![path]);
         parsers::helper_request(serde_json::json!({ key.clone(): value }).to_string().as_bytes());
@@ -204,6 +205,27 @@ proptest! {
         ),
     ) {
         parsers::server_config(lines.join("\n").as_bytes());
+    }
+
+    #[test]
+    fn any_etcd_config(
+        lines in prop::collection::vec(
+            prop_oneof![
+                "(name|data-dir|listen-peer-urls|advertise-client-urls|initial-advertise-peer-urls): \\[?[a-z0-9:/.,]{0,16}\\]?",
+                "(election-timeout|heartbeat-interval): [0-9]{0,7}",
+                "auth-token: s3cret|client-transport-security: \\{key-file: /x\\}",
+                "\\PC{0,12}",
+            ],
+            0..6,
+        ),
+        words in prop::collection::vec(
+            "-{0,2}(name|data-dir|listen-peer-urls|election-timeout|auth-token)=?[a-z0-9:/.]{0,9}|-{1,2}[a-z]{0,3}|[a-z0-9]{0,6}",
+            0..6,
+        ),
+    ) {
+        parsers::etcd_config(lines.join("\n").as_bytes());
+        let pod = serde_json::json!({ "spec": { "containers": [{ "name": "etcd", "command": words }] } });
+        parsers::etcd_config(pod.to_string().as_bytes());
     }
 
     #[test]

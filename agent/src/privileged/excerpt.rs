@@ -14,6 +14,8 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use serde_json::{Value, json};
 
+use crate::sense::etcd::flags;
+
 /// Keys of RKE2 and K3s without a secret in them.
 const RANCHER_KEYS: [&str; 7] = [
     "data-dir",
@@ -89,20 +91,17 @@ fn rancher(all: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
     kept.collect()
 }
 
-/// The container `etcd` with the flags that may be known; flags of one word only (`--flag=value`), as kubeadm writes
-/// them.
+/// The container `etcd` with the flags that may be known.
 fn pod(all: &Value) -> BTreeMap<String, Value> {
-    let known = |word: &&str| {
-        let flag = word.trim_start_matches('-').split_once('=').map_or("", |(flag, _)| flag);
-        word.starts_with('-') && ETCD_KEYS.contains(&flag)
-    };
     let containers = all.pointer("/spec/containers").and_then(Value::as_array).into_iter().flatten();
     let kept: Vec<Value> = containers
         .filter(|container| container["name"] == "etcd")
         .map(|container| {
             let words = [&container["command"], &container["args"]].into_iter().filter_map(Value::as_array);
-            let flags: Vec<&str> = words.flatten().filter_map(Value::as_str).filter(known).collect();
-            json!({ "name": "etcd", "command": flags })
+            let flags = flags(words.flatten().filter_map(Value::as_str)).into_iter();
+            let known = flags.filter(|(key, _)| ETCD_KEYS.contains(key));
+            let command: Vec<String> = known.map(|(key, value)| format!("--{key}={value}")).collect();
+            json!({ "name": "etcd", "command": command })
         })
         .collect();
     BTreeMap::from([("spec".to_owned(), json!({ "containers": kept }))])
@@ -164,7 +163,7 @@ mod tests {
     #[test]
     fn of_a_pod_pass_the_same_flags_of_the_one_container() {
         let text = "metadata: {annotations: {x: s3cret}}\nspec:\n  containers:\n  - name: other\n    command: [s3cret]\n\
-                    - name: etcd\n    env: [{name: X, value: s3cret}]\n    command: [etcd, --name=cp1, --auth-token=s3cret,\n\
+                    - name: etcd\n    env: [{name: X, value: s3cret}]\n    command: [etcd, --name, cp1, --auth-token=s3cret,\n\
                     --peer-key-file=/s3cret, s3cret, --data-dir]\n    args: [--election-timeout=2000]\n";
         let text = text.replace("\n- name", "\n  - name").replace("\n--peer", "\n     --peer");
         let kept = Document::EtcdPod.excerpt(&text).unwrap();

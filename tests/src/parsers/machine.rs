@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use outrider_agent::privileged::{DirectOpener, Document, Reply, Request, scheme};
-use outrider_agent::sense::etcd::RancherConfig;
+use outrider_agent::sense::etcd::{MemberConfig, RancherConfig};
 use outrider_agent::sense::{self, SenseContext};
 use outrider_protocol::{CloudInitFacts, CloudInitStatus, Fact, HostFacts, Timestamp};
 use tempfile::TempDir;
@@ -51,6 +51,24 @@ pub fn server_config(bytes: &[u8]) {
             || scheme(&endpoint).map(str::len) == Some(endpoint.len() - 3),
         "{endpoint}"
     );
+}
+
+/// etcd's configuration file and its static pod: the root helper's excerpt says of the member what the whole says.
+pub fn etcd_config(bytes: &[u8]) {
+    type Read = fn(&str) -> Result<MemberConfig, &'static str>;
+    let text = String::from_utf8_lossy(bytes);
+    for (document, read) in [
+        (Document::EtcdConfig, MemberConfig::of_file as Read),
+        (Document::EtcdPod, MemberConfig::of_pod as Read),
+    ] {
+        let Ok(excerpt) = document.excerpt(&text) else { continue };
+        let passed = serde_json::to_string(&excerpt).unwrap_or_default();
+        // Nothing at all is an error where the whole is read and an empty document where the excerpt is.
+        if let Ok(whole) = read(&text) {
+            let told = read(&passed).map(|config| config.expected());
+            assert_eq!(told, Ok(whole.expected()), "{passed}");
+        }
+    }
 }
 
 /// A folder that stands for `/`, kept as long as its thread: files are written over.

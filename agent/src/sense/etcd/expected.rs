@@ -34,9 +34,23 @@ pub(super) enum Configuration {
     Elsewhere,
 }
 
+/// The flags of a command line that have a value, in whichever form.
+pub(crate) fn flags<'a>(words: impl Iterator<Item = &'a str>) -> Vec<(&'a str, &'a str)> {
+    let mut words = words.peekable();
+    let mut flags = Vec::new();
+    while let Some(word) = words.next() {
+        // Go takes one dash or two.
+        let Some(flag) = word.strip_prefix("--").or_else(|| word.strip_prefix('-')) else { continue };
+        // A flag without a value is followed by another flag, if by anything.
+        let with_next = || Some((flag, words.next_if(|next| !next.starts_with('-'))?));
+        flags.extend(flag.split_once('=').or_else(with_next));
+    }
+    flags
+}
+
 /// The settings of a member that matter here, by the names of etcd's flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct MemberConfig {
+pub struct MemberConfig {
     name: Option<String>,
     initial_advertise_peer_urls: Vec<String>,
     listen_peer_urls: Vec<String>,
@@ -52,7 +66,7 @@ pub(super) struct MemberConfig {
 
 impl MemberConfig {
     /// Of etcd's configuration file, a YAML mapping. An error quotes nothing of it.
-    pub(super) fn of_file(text: &str) -> Result<Self, &'static str> {
+    pub fn of_file(text: &str) -> Result<Self, &'static str> {
         if text.trim().is_empty() {
             return Err("the file is empty");
         }
@@ -76,7 +90,7 @@ impl MemberConfig {
     }
 
     /// Of etcd's static pod.
-    pub(super) fn of_pod(text: &str) -> Result<Self, &'static str> {
+    pub fn of_pod(text: &str) -> Result<Self, &'static str> {
         let pod: Value = serde_saphyr::from_str(text).map_err(|_| "not the YAML of a pod")?;
         let containers = pod.pointer("/spec/containers").and_then(Value::as_array);
         let etcd = containers.into_iter().flatten().find(|container| container["name"] == "etcd");
@@ -88,20 +102,7 @@ impl MemberConfig {
     /// Of a command line.
     pub(super) fn of_words<'a>(words: impl Iterator<Item = &'a str>) -> Self {
         let mut config = Self::default();
-        let mut words = words.peekable();
-        while let Some(word) = words.next() {
-            // Go takes one dash or two.
-            let Some(flag) = word.strip_prefix("--").or_else(|| word.strip_prefix('-')) else { continue };
-            match flag.split_once('=') {
-                Some((key, value)) => config.set(key, value),
-                // A flag without a value is followed by another flag, if by anything.
-                None => {
-                    if let Some(value) = words.next_if(|next| !next.starts_with('-')) {
-                        config.set(flag, value);
-                    }
-                }
-            }
-        }
+        flags(words).into_iter().for_each(|(key, value)| config.set(key, value));
         config
     }
 
@@ -132,7 +133,7 @@ impl MemberConfig {
     ///
     /// After its first start etcd needs no `initial-advertise-peer-urls`, and K3s and RKE2 then leave them out: what it
     /// listens on stands for them, as far as others could reach it there.
-    pub(super) fn expected(&self) -> ExpectedMember {
+    pub fn expected(&self) -> ExpectedMember {
         let reachable = |urls: &[String]| -> Vec<String> {
             urls.iter().filter(|text| !only_here(text)).cloned().collect()
         };

@@ -39,6 +39,8 @@ use rustls::ClientConfig;
 use self::credentials::Material;
 use self::discover::{Discovery, Found, discover};
 use self::disk::DiskFacts;
+pub use self::expected::MemberConfig;
+pub(crate) use self::expected::flags;
 pub use self::facts::status_facts;
 use self::facts::{facts, hex_id};
 pub use self::memory::Memory;
