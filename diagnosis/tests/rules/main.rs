@@ -9,6 +9,7 @@ mod cloud_init;
 mod etcd_disk;
 mod etcd_members;
 mod etcd_node;
+mod etcd_properties;
 mod etcd_quorum;
 mod etcd_space;
 mod fleet;
