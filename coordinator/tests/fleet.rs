@@ -275,6 +275,7 @@ fn etcd(node: &str, down: &[&str]) -> Fact<EtcdFacts> {
         metrics: Fact::unknown(UnknownCause::NotYetRead, "not read", "in a test", at),
         kubernetes_nodes: Fact::unknown(UnknownCause::NotYetRead, "not read", "in a test", at),
         learners_since: Default::default(),
+        no_read_since: None,
         learner_progress: Default::default(),
         expected: None,
         data_folder: None,

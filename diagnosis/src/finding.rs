@@ -32,6 +32,8 @@ pub struct Finding {
     pub raise_after: Duration,
     /// How long it must hold before it replaces something worse.
     pub clear_after: Duration,
+    /// It has held since then already, by the facts' own word: the wait begins there.
+    pub since: Option<Timestamp>,
     /// With a status other than `True`: the reason under which the condition goes `Unknown` at once, while `raise_after`
     /// runs.
     pub suspect: Option<ReasonCode>,
@@ -60,6 +62,7 @@ impl Finding {
             observed_at,
             raise_after: Duration::ZERO,
             clear_after: Duration::ZERO,
+            since: None,
             suspect: None,
             escalates: None,
         }
@@ -99,6 +102,13 @@ impl Finding {
     pub fn waits(mut self, raise: Duration, clear: Duration) -> Self {
         self.raise_after = raise;
         self.clear_after = clear;
+        self
+    }
+
+    /// The same, whose wait began at `since`, as the facts tell.
+    #[must_use]
+    pub fn holds_since(mut self, since: Option<Timestamp>) -> Self {
+        self.since = since;
         self
     }
 

@@ -3,19 +3,21 @@
 //! A condition's verdict is its status, reason and severity. The first verdict about a subject is shown at once. After
 //! that a worse one waits for `raise_after` and a better one for `clear_after`; findings that return to what is shown
 //! drop the wait. Worse is decided by status (`True` < `Unknown` < `False`), then by severity; an equally bad one with
-//! another reason waits as a worse one does; one that is better by status and graver by severity waits for both. Three
+//! another reason waits as a worse one does; one that is better by status and graver by severity waits for both. Four
 //! choices deserve their reason (a finding that escalates is taken as the graver one it has become):
 //!
 //! - The wait runs on while the findings agree on the status and on being worse (or better), even if the reason
 //!   changes meanwhile: two causes that take turns must not hold an alarm back for ever.
 //! - A change of severity alone is told as a transition, for a warning that becomes an error must reach people; but
 //!   `lastTransitionTime` stays, for status and reason still hold since then.
+//! - A finding that tells since when it has held begins its wait there, for evidence travels: what is certain after a second
+//!   must not become certain a second after it was heard of.
 //! - A wait that began in the future (the clock stepped back) begins anew now, so that no step freezes a latch.
 
 use std::time::Duration;
 
 use outrider_protocol::{
-    Check, Condition, ConditionType, Latch, Pending, Severity, Status, Timestamp, Transition,
+    Check, Condition, ConditionType, Latch, Pending, ReasonCode, Severity, Status, Timestamp, Transition,
 };
 
 use crate::finding::{Blind, Finding, Judgement, within_range};
@@ -142,6 +144,8 @@ impl Turn {
             }
             _ => self.now,
         };
+        // What was seen late began before it was seen; a clock that is ahead tells nothing.
+        let since = finding.since.filter(|_| worse).map_or(since, |told| told.min(since));
         let wait = match (worse, finding.severity > shown.severity) {
             (true, _) => finding.raise_after,
             (false, false) => finding.clear_after,
@@ -165,10 +169,7 @@ impl Turn {
             since,
         };
         let condition = match &finding.suspect {
-            Some(suspicion)
-                if (finding.status == Status::False && shown.status != Status::False)
-                    || (finding.status == Status::Unknown && shown.status == Status::True) =>
-            {
+            Some(suspicion) if may_suspect(shown, finding, suspicion) => {
                 self.suspect(shown, finding, suspicion)
             }
             _ => {
@@ -183,12 +184,7 @@ impl Turn {
     }
 
     /// Suspicion is shown at once, certainty later.
-    fn suspect(
-        &mut self,
-        shown: &Condition,
-        finding: &Finding,
-        suspicion: &outrider_protocol::ReasonCode,
-    ) -> Condition {
+    fn suspect(&mut self, shown: &Condition, finding: &Finding, suspicion: &ReasonCode) -> Condition {
         let mut condition = condition_of(finding, self.now);
         condition.status = Status::Unknown;
         condition.severity = within_range(suspicion, Severity::Warn);
@@ -219,6 +215,15 @@ fn escalated(old: &Latch, finding: &Finding, now: Timestamp) -> Option<Finding> 
         raise_after: Duration::ZERO,
         ..finding.clone()
     })
+}
+
+/// Whether the suspicion may be shown in place of `shown`: it is no better than that, and softens no verdict.
+fn may_suspect(shown: &Condition, finding: &Finding, suspicion: &ReasonCode) -> bool {
+    match (finding.status, shown.status) {
+        (Status::True, _) | (_, Status::False) => false,
+        (Status::False, _) | (Status::Unknown, Status::True) => true,
+        (Status::Unknown, Status::Unknown) => shown.reason == *suspicion && shown.severity <= Severity::Warn,
+    }
 }
 
 /// How bad a verdict is: by status, then by severity.

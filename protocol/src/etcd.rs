@@ -48,6 +48,10 @@ pub struct EtcdFacts {
     /// When this agent first saw each learner, by member id.
     #[serde(default)]
     pub learners_since: BTreeMap<String, Timestamp>,
+    /// Since when no member has answered a linearizable read of this agent: the start of the first one that failed. Absent
+    /// while one is answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_read_since: Option<Timestamp>,
     /// How far each learner has come at the last looks, oldest first, by member id; bounded.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub learner_progress: BTreeMap<String, Vec<LearnerProgress>>,
@@ -63,6 +67,42 @@ pub struct EtcdFacts {
     /// Every path that this was read from: certificates, key, configuration, data.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<String>,
+}
+
+impl EtcdFacts {
+    /// Gives `sign` everything that a verdict over all members rests on, numbers that move all the time aside.
+    pub fn each_sign(&self, mut sign: impl FnMut(&str)) {
+        for endpoint in &self.endpoints {
+            sign(&endpoint.endpoint);
+            match &endpoint.status {
+                Fact::Known { value, .. } => {
+                    sign(&value.cluster_id);
+                    sign(if value.leader.is_empty() { "no leader" } else { "a leader" });
+                    value.errors.iter().for_each(|error| sign(error));
+                }
+                other => sign(cause_of(other)),
+            }
+            sign(cause_of(&endpoint.linearizable_read));
+        }
+        if let Some(list) = self.members.value() {
+            sign(if list.linearizable { "by a quorum" } else { "by the local member" });
+            for member in &list.members {
+                sign(&member.id);
+                sign(if member.is_learner { "learner" } else { "voter" });
+            }
+        }
+        sign(if self.no_read_since.is_some() { "no read" } else { "read" });
+    }
+}
+
+/// Why a fact is not known, as a word; "known" when it is.
+fn cause_of<T>(fact: &Fact<T>) -> &str {
+    match fact {
+        Fact::Known { .. } => "known",
+        Fact::Unknown { cause, .. } => cause.as_str(),
+        Fact::Absent { .. } => "absent",
+        Fact::NotApplicable { .. } => "not applicable",
+    }
 }
 
 /// One look at a learner on its way.

@@ -188,7 +188,23 @@ impl NodeState {
     /// Digest over what a change of which must be told: identity, and type, subject, status, severity and reason of
     /// each condition; 16 hex digits. Messages and readings move without a change of digest.
     pub fn compute_digest(identity: &Identity, conditions: &[Condition]) -> String {
+        Self::digest_with(identity, conditions, None)
+    }
+
+    /// The same, and over what a verdict over all members of etcd rests on: who answers, who sees a leader, whether a
+    /// quorum answers. A member that is back is told at once, not when its node's own condition has settled.
+    pub fn digest_with(
+        identity: &Identity,
+        conditions: &[Condition],
+        etcd: Option<&Fact<EtcdFacts>>,
+    ) -> String {
         let mut hash = Sha256::new();
+        if let Some(etcd) = etcd.and_then(Fact::value) {
+            etcd.each_sign(|sign| {
+                hash.update(sign);
+                hash.update([0]);
+            });
+        }
         hash.update(serde_json::to_vec(identity).unwrap_or_default());
         for c in conditions {
             for part in [c.condition_type.as_str(), &c.subject, c.status.as_str(), c.severity.as_str()] {

@@ -33,6 +33,9 @@ struct Remembered {
     early: Early,
     /// Since when no look has confirmed quorum.
     lost: Option<Instant>,
+    /// Passes made again because the last one was not settled, with a patience of their own: an outage that lasts must not
+    /// delay the word of its end.
+    again: Early,
 }
 
 struct Full {
@@ -90,21 +93,21 @@ impl EtcdWatch {
         full_every: Duration,
     ) -> Fact<EtcdFacts> {
         let remembered = &mut *self.0.lock().await;
-        let due = cheap(cx, settings, full_every, remembered).await;
-        let early = match due {
+        let due = match cheap(cx, settings, full_every, remembered).await {
             Due::Not(fact) => return fact,
-            Due::Now => false,
-            Due::Early => true,
+            due => due,
         };
         // Should this look be cut short, the next one is a full one.
         let before = remembered.last.take();
         let fact = read(cx, settings, &mut remembered.memory).await;
-        if early {
-            let change = match (&before, fact.value()) {
-                (Some(before), Some(now)) => shape(&before.facts) != shape(now),
-                _ => true,
-            };
-            remembered.early.made(change, full_every);
+        let change = match (&before, fact.value()) {
+            (Some(before), Some(now)) => shape(&before.facts) != shape(now),
+            _ => true,
+        };
+        match due {
+            Due::Early => remembered.early.made(change, full_every),
+            Due::Again => remembered.again.made(change, full_every),
+            Due::Now | Due::Not(_) => {}
         }
         if let Fact::Known { value, source, at } = &fact {
             remembered.last = Some(Full {
@@ -125,6 +128,7 @@ enum Due {
     Not(Fact<EtcdFacts>),
     Now,
     Early,
+    Again,
 }
 
 /// The last full pass with what was heard since, unless a full one is due.
@@ -155,6 +159,13 @@ async fn cheap(
     remembered.lost = None;
     match watched {
         Watched::Lost => Due::Now,
+        // What a pass met in the middle of an outage is not left to stand until the next one is due by the clock.
+        Watched::Same(at) if !is_settled(&last.facts) && remembered.again.allowed() => {
+            log::debug!(
+                "etcd: the last pass found some member away or without a leader ({at}): it is made again"
+            );
+            Due::Again
+        }
         Watched::Same(at) => Due::Not(last.fact(at)),
         Watched::Changed(at, why) if remembered.early.allowed() => {
             log::debug!("etcd: {why} ({at}): the whole cluster is read again");
@@ -162,6 +173,11 @@ async fn cheap(
         }
         Watched::Changed(at, _) => Due::Not(last.fact(at)),
     }
+}
+
+/// Whether every endpoint answered and saw a leader.
+fn is_settled(facts: &EtcdFacts) -> bool {
+    facts.endpoints.iter().all(|e| e.status.value().is_some_and(|status| !status.leader.is_empty()))
 }
 
 /// What a pass has to find different for a change to have been one: members, who answers, who leads.

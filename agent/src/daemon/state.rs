@@ -206,7 +206,7 @@ impl State {
     pub(super) fn node_state(&self, known_digest: Option<&str>) -> Option<NodeState> {
         let checks = &self.facts.checks;
         let identity = identity_of(checks);
-        let digest = NodeState::compute_digest(&identity, &self.verdict.conditions);
+        let digest = NodeState::digest_with(&identity, &self.verdict.conditions, checks.etcd.as_ref());
         (known_digest != Some(digest.as_str())).then(|| NodeState {
             digest,
             identity,

@@ -29,7 +29,7 @@ use crate::sense::SenseContext;
 /// The longest the loop sleeps: the watchdog is fed, and suspend and a set clock noticed, at this pace at least.
 const HOUSEKEEPING: Duration = Duration::from_secs(10);
 /// While a judgement waits to be shown.
-const PENDING: Duration = Duration::from_secs(1);
+const PENDING: Duration = Duration::from_millis(250);
 /// How old the status file, the textfile and the state at delivery may be while nothing changes.
 const REFRESH: Duration = Duration::from_secs(30);
 /// How long the first verdict waits for a first reading: until then, what was shown before a restart stands.

@@ -103,6 +103,11 @@ impl Cluster {
             || !self.judged().latches.is_empty()
     }
 
+    /// True while a verdict waits to be shown.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.judged().latches.iter().any(|latch| latch.pending.is_some())
+    }
+
     /// What is known of each member, by name. Copied out: no lock of a member is held while the rules run.
     /// A node that was asked for its word and owes it counts as not heard (`elapsed` is the time since the start).
     fn known(&self, elapsed: Duration, deaf_until: Duration) -> Vec<Known> {

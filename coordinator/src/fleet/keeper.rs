@@ -9,7 +9,7 @@ use outrider_protocol::{Condition, Latch, ReasonCode, Severity, Status, Timestam
 use tokio::time::MissedTickBehavior;
 
 use super::node::own_ready;
-use super::{Fleet, Node, hearing};
+use super::{Cluster, Fleet, Node, hearing};
 use crate::enrol::Registrar;
 use crate::store::Origin;
 
@@ -19,7 +19,7 @@ const TURN: Duration = Duration::from_secs(1);
 const STOOD_STILL: Duration = Duration::from_secs(5);
 /// Reports that arrive within this time are judged together.
 const COALESCE: Duration = Duration::from_millis(100);
-/// Turns between judgements of clusters in which nothing was reported.
+/// Turns between judgements of clusters in which nothing was reported and nothing waits to be shown.
 const TURNS_PER_REVIEW: u32 = 3;
 
 /// Judges until it is dropped. `progress` is called every turn: the watchdog lives on it.
@@ -43,8 +43,9 @@ pub(crate) async fn keep(fleet: Arc<Fleet>, registrar: Arc<Registrar>, progress:
                     fleet.to_judge.add(&cluster.name, &cluster);
                 }
                 turns = turns.wrapping_add(1);
+                fleet.review_clusters(|cluster| cluster.is_pending());
                 if turns.is_multiple_of(TURNS_PER_REVIEW) {
-                    fleet.review_clusters();
+                    fleet.review_clusters(|cluster| cluster.has_etcd());
                     fleet.review_identities(&registrar);
                 }
                 progress();
@@ -153,10 +154,10 @@ impl Fleet {
         }
     }
 
-    /// Queues every cluster whose verdict may change by time alone.
-    fn review_clusters(&self) {
+    /// Queues every cluster whose verdict may change by time alone, as `due` tells.
+    fn review_clusters(&self, due: impl Fn(&Cluster) -> bool) {
         for cluster in self.clusters() {
-            if cluster.has_etcd() {
+            if due(&cluster) {
                 self.to_judge.add(&cluster.name, &cluster);
             }
         }

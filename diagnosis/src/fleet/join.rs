@@ -14,6 +14,9 @@ use crate::wording::Span;
 /// node has not spoken since is unknown, afterwards the word of its own node, which is still heard, stands.
 const UNCONFIRMED: Duration = Duration::from_secs(120);
 
+/// What is reported happened this long ago at most: a node whose clock is behind must not make its word certain at once.
+const ON_ITS_WAY: Duration = Duration::from_secs(3);
+
 pub(super) fn tally<'a>(group: &[View<'a>], list: &'a MemberList, now: Timestamp) -> Tally<'a> {
     let voters = list.members.iter().filter(|m| !m.is_learner).map(|member| {
         let (health, why) = health(group, list, member, now);
@@ -26,10 +29,17 @@ pub(super) fn tally<'a>(group: &[View<'a>], list: &'a MemberList, now: Timestamp
         learners: list.members.iter().filter(|m| m.is_learner).count(),
         proof: proof(group, list),
         election_timeout: Duration::from_millis(u64::from(timeout)),
+        no_read_since: no_read_since(group, now),
         list_may_be_stale: !list.linearizable,
         seen_from: String::new(),
         snapshot: None,
     }
+}
+
+/// The moment at which the last of those that report lost its reads; `None` while one still has an answer.
+fn no_read_since(group: &[View<'_>], now: Timestamp) -> Option<Timestamp> {
+    let all: Option<Vec<Timestamp>> = group.iter().map(|v| v.etcd.no_read_since).collect();
+    all?.into_iter().max().map(|at| if now.since(at) > ON_ITS_WAY { now.before(ON_ITS_WAY) } else { at })
 }
 
 /// The newest report that tried a linearizable read: an older one that worked proves nothing any more.
@@ -94,6 +104,19 @@ pub(super) fn lost_since(v: &View<'_>, member: &Member) -> Option<Timestamp> {
     onset.filter(|_| asked)
 }
 
+/// A member whose own node gets no linearizable read, from it or from anybody, is in no working quorum, whatever leader it
+/// still believes in: it gives that up only after an election timeout or two.
+fn cannot_read(v: &View<'_>, member: &Member) -> Option<String> {
+    let is_own = v.local_id == member.id && v.etcd.no_read_since.is_some();
+    let local = v.etcd.endpoints.iter().find(|e| e.local).filter(|_| is_own)?;
+    match &local.linearizable_read {
+        Fact::Unknown { cause, detail, .. } if view::is_down(cause) => {
+            Some(format!("answers, but no linearizable read: {cause}, {detail}"))
+        }
+        _ => None,
+    }
+}
+
 pub(super) fn health(
     group: &[View<'_>],
     list: &MemberList,
@@ -112,6 +135,10 @@ pub(super) fn health(
             continue;
         }
         let (health, why) = view::health(v.etcd, list, member, now);
+        let (health, why) = match cannot_read(v, member) {
+            Some(cannot) if health == Health::Healthy => (Health::NoLeader, cannot),
+            _ => (health, why),
+        };
         if direct {
             answered = Some((v.at, v, health, why));
         } else if health == Health::Down {

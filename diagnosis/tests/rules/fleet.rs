@@ -154,6 +154,58 @@ fn a_fresh_loss_is_suspected_until_the_node_is_silent() {
 }
 
 #[test]
+fn the_wait_begins_when_the_last_of_them_lost_its_reads() {
+    let mut nodes = cluster(3);
+    let since = [60, 2, 1].map(|seconds| Some(ago(seconds)));
+    for (node, since) in nodes.iter_mut().zip(since) {
+        view(node, |e| {
+            kill(e, 2, 2);
+            kill(e, 3, 2);
+            orphan(e, 1);
+            e.no_read_since = since;
+        });
+    }
+    assert_eq!(quorum(&nodes).since, since[2], "one that was cut off for long says nothing of the others");
+    view(&mut nodes[1], |e| e.no_read_since = Some(ago(500)));
+    view(&mut nodes[2], |e| e.no_read_since = Some(ago(600)));
+    view(&mut nodes[0], |e| e.no_read_since = Some(ago(500)));
+    assert_eq!(quorum(&nodes).since, Some(ago(3)), "clocks that are behind make nothing certain at once");
+    view(&mut nodes[0], |e| e.no_read_since = None);
+    assert_eq!(quorum(&nodes).since, None, "one had an answer when it last spoke");
+}
+
+#[test]
+fn members_that_believe_in_a_leader_and_serve_no_read_are_no_quorum() {
+    // Every member is cut off from every other; a leader that is lost is given up only after its own timeout.
+    let mut nodes = cluster(3);
+    for (i, node) in nodes.iter_mut().enumerate() {
+        view(node, |e| {
+            (1..=3).filter(|other| *other != i + 1).for_each(|other| kill(e, other, 2));
+            e.no_read_since = Some(ago(2));
+            e.endpoints[i].linearizable_read = unknown(UnknownCause::TimedOut);
+        });
+    }
+    expect(
+        &quorum(&nodes),
+        Status::False,
+        Severity::Error,
+        ReasonCode::EtcdNoLeader,
+        &["0 healthy", "no linearizable read"],
+    );
+    // One of them alone proves nothing of the others, who said before that they are well.
+    let mut nodes = cluster(3);
+    nodes[1..].iter_mut().for_each(|node| read_at(node, ago(10)));
+    view(&mut nodes[0], |e| {
+        (2..=3).for_each(|other| kill(e, other, 2));
+        e.no_read_since = Some(ago(2));
+        e.endpoints[0].linearizable_read = unknown(UnknownCause::TimedOut);
+    });
+    let f = quorum(&nodes);
+    assert_eq!((f.status, &f.reason), (Status::Unknown, &ReasonCode::EtcdQuorumSuspected), "{f:?}");
+    assert_eq!(f.suspect, Some(ReasonCode::EtcdQuorumSuspected), "shown at once, as a warning");
+}
+
+#[test]
 fn dead_members_on_living_nodes_are_certain_at_once() {
     // etcd stopped on two of three machines whose agents go on.
     let mut nodes = cluster(3);

@@ -105,6 +105,24 @@ fn suspicion_at_once_and_certainty_later() {
 }
 
 #[test]
+fn what_was_seen_late_is_certain_no_later() {
+    let lost = |s, since| {
+        of(vec![bad(s).suspected_as(ReasonCode::EtcdQuorumSuspected).holds_since(Some(at(since)))])
+    };
+    let l = run(vec![], [(0, of(vec![good(0)])), (20, lost(20, 5))]);
+    assert_eq!(shown(&l).0, Status::Unknown, "suspected at once");
+    // Another report tells of an earlier onset, a later one changes nothing.
+    let l = run(l.latches, [(21, lost(21, 3)), (22, lost(22, 9)), (32, lost(32, 9))]);
+    assert_eq!(shown(&l).0, Status::Unknown, "30 s after 3");
+    assert_eq!(shown(&run(l.latches, [(33, lost(33, 9))])).0, Status::False);
+    // A clock that is ahead tells nothing; what clears waits as ever.
+    let l = run(vec![], [(0, of(vec![good(0)])), (1, lost(1, 500)), (30, lost(30, 500))]);
+    assert_eq!(shown(&l).0, Status::Unknown);
+    let l = run(l.latches, [(31, lost(31, 500)), (32, of(vec![good(32).holds_since(Some(at(0)))]))]);
+    assert_eq!(shown(&l).0, Status::False);
+}
+
+#[test]
 fn numbers_are_refreshed_without_a_transition() {
     let l = run(vec![], [(0, of(vec![good(0)])), (9, of(vec![good(9)]))]);
     assert!(l.transitions.is_empty());

@@ -202,6 +202,7 @@ pub fn etcd_from(local: usize, n: usize) -> EtcdFacts {
         metrics: known(EtcdMetrics { earlier: Some(scrape(300, 0, 0)), latest: scrape(0, 1000, 0) }),
         kubernetes_nodes: Fact::not_applicable("nobody asked", now()),
         learners_since: BTreeMap::new(),
+        no_read_since: None,
         learner_progress: BTreeMap::new(),
         expected: None,
         data_folder: None,

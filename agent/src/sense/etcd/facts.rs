@@ -60,6 +60,7 @@ pub(super) fn facts(
         metrics,
         kubernetes_nodes,
         learners_since: memory.learners.since.clone(),
+        no_read_since: memory.no_read_since,
         learner_progress: memory.learners.progress.clone(),
         expected: memory.disk.as_ref().map(|disk| disk.expected.clone()),
         data_folder: memory.disk.as_ref().map(|disk| disk.data_folder.clone()),

@@ -28,9 +28,11 @@ pub struct Memory {
     /// The member a client URL belongs to, by the last list that came.
     owners: BTreeMap<Url, u64>,
     /// The id of the member on this node, once it or its name has told.
-    local_member: Option<u64>,
+    pub(super) local_member: Option<u64>,
     pub(super) down_since: BTreeMap<String, Timestamp>,
     pub(super) learners: Learners,
+    /// Since when no linearizable read has been answered.
+    pub(super) no_read_since: Option<Timestamp>,
     pub(super) scrapes: Scrapes,
     /// The metrics URL that worked last.
     pub(super) metrics_url: Option<Url>,
@@ -144,6 +146,11 @@ impl Memory {
         for url in failing {
             self.down_since.entry(url).or_insert(now);
         }
+    }
+
+    /// Takes whether a linearizable read that began then was answered by anybody.
+    pub(super) fn note_read(&mut self, answered: bool, began: Timestamp) {
+        self.no_read_since = if answered { None } else { self.no_read_since.or(Some(began)) };
     }
 
     /// The member an endpoint belongs to: by the list, by its own word, or because it is ours.

@@ -74,13 +74,17 @@ pub async fn read(cx: &SenseContext, settings: &EtcdSettings, memory: &mut Memor
         return failure.into_fact("TLS files of etcd", cx.now());
     }
     memory.disk = Some(*disk);
-    let known = memory.known_urls();
+    let began = cx.now();
+    let (known, own) = (memory.known_urls(), memory.local_member);
     let (grpc, http) = (memory.grpc_tls(), memory.http_tls());
     let urls = metrics_urls(&found, memory.metrics_url.as_ref());
-    let (survey, scraped) =
-        tokio::join!(survey(cx, &found, grpc, &mut memory.connections, &known), scrape_first(&urls, http));
+    let (survey, scraped) = tokio::join!(
+        survey(cx, &found, grpc, &mut memory.connections, &known, own),
+        scrape_first(&urls, http)
+    );
     let metrics = take_metrics(memory, scraped, &survey, cx.now());
     memory.remember(&found, &survey, cx.now());
+    memory.note_read(survey.looks.iter().any(|look| look.read.is_ok()), began);
     let nodes = memory.nodes.refresh(cx, &found, &survey).await;
     facts(cx, &found, &survey, metrics, nodes, memory)
 }
@@ -137,10 +141,16 @@ fn metrics_urls(found: &Found, last: Option<&Url>) -> Vec<Url> {
 
 type Scraped = Result<(Families, Url), Failure>;
 
+/// All within one call's limit: a member that is silent on one port must not cost the pass another second for the next.
 async fn scrape_first(urls: &[Url], tls: Option<Arc<ClientConfig>>) -> Scraped {
     let mut failures: Vec<Failure> = Vec::new();
+    let deadline = tokio::time::Instant::now() + CALL;
     for url in urls {
-        match metrics::scrape(url, tls.clone(), CALL).await {
+        let left = deadline.saturating_duration_since(tokio::time::Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        match metrics::scrape(url, tls.clone(), left).await {
             Ok(families) => return Ok((families, url.clone())),
             Err(failure) => failures.push(failure),
         }

@@ -76,13 +76,14 @@ impl Survey {
     }
 }
 
-/// Asks everybody. `known` are client URLs of the other members in the last list.
+/// Asks everybody. `known` are client URLs of the other members in the last list, `own` is the local member's id.
 pub(super) async fn survey(
     cx: &SenseContext,
     found: &Found,
     tls: Option<Arc<ClientConfig>>,
     connections: &mut Connections,
     known: &[Url],
+    own: Option<u64>,
 ) -> Survey {
     let mut asked = Asker { cx, tls, connections, looks: Vec::new() };
     asked.look_at(found.endpoints.iter().chain(known).cloned()).await;
@@ -97,6 +98,10 @@ pub(super) async fn survey(
     let mut rest = Vec::new();
     for member in list.iter().flat_map(|list| &list.members) {
         if asked.looks.iter().any(|look| look.answered_by() == Some(member.id)) {
+            continue;
+        }
+        // One that hangs hangs at its other addresses too: that is not worth a second more.
+        if own == Some(member.id) && asked.local_hangs() {
             continue;
         }
         for text in &member.client_urls {
@@ -176,6 +181,12 @@ impl Asker<'_> {
                 self.connections.insert(url.clone(), client.clone());
             }
         }
+    }
+
+    /// Whether the local member took the question and gave no answer.
+    fn local_hangs(&self) -> bool {
+        let local = self.looks.first().map(|look| &look.status);
+        matches!(local, Some(Err(failure)) if failure.cause == UnknownCause::TimedOut)
     }
 
     fn keep(&mut self, look: &Look) {

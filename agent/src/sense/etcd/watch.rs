@@ -85,11 +85,13 @@ pub async fn watch(
     let kept = memory.connections.remove(&local).filter(|client| !client.is_closed());
     // On the connection that the poll has: were it opened twice, etcd would have two to keep.
     let on_local = kept.clone();
+    let began = cx.now();
     let (polled, answer) =
         tokio::join!(poll(&local, kept, tls.clone(), learner), ask(question, memory, on_local, tls));
     let (outcome, client) = polled;
     memory.connections.extend(client.map(|client| (local.clone(), client)));
     let at = cx.now();
+    memory.note_read(outcome.is_ok(), began);
     let Ok(read) = outcome else { return Watched::Lost };
     if !learner {
         endpoint.linearizable_read = Fact::known(read.ms, format!("KV/Range at {local}"), at);

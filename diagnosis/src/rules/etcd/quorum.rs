@@ -63,6 +63,8 @@ pub(crate) struct Tally<'a> {
     pub(crate) learners: usize,
     pub(crate) proof: Proof,
     pub(crate) election_timeout: Duration,
+    /// Since when no linearizable read has been answered, anywhere.
+    pub(crate) no_read_since: Option<Timestamp>,
     pub(crate) list_may_be_stale: bool,
     /// Who looked, to end the sentence; empty for one node.
     pub(crate) seen_from: String,
@@ -255,7 +257,7 @@ fn lost_advice(tally: &Tally<'_>) -> String {
 
 fn no_leader(tally: &Tally<'_>, at: Timestamp) -> Finding {
     let message = format!(
-        "Enough voters answer, but no leader is elected and nothing can be written: {}; {}{}.",
+        "Enough voters answer, but no leader serves them and nothing can be read or written: {}; {}{}.",
         tally.numbers(),
         tally.unhealthy(),
         tally.seen_from
@@ -268,9 +270,12 @@ fn no_leader(tally: &Tally<'_>, at: Timestamp) -> Finding {
     ))
 }
 
-/// Suspected at once, certain only after etcd's own limit: an election is no outage.
+/// Suspected at once and only as a warning, as grave as it is after etcd's own limit: an election is no outage.
 fn certain_later(tally: &Tally<'_>, finding: Finding) -> Finding {
-    finding.waits(tally.election_timeout, CLEAR).suspected_as(R::EtcdQuorumSuspected)
+    finding
+        .waits(tally.election_timeout, CLEAR)
+        .holds_since(tally.no_read_since)
+        .suspected_as(R::EtcdQuorumSuspected)
 }
 
 fn reads_fail(tally: &Tally<'_>, at: Timestamp) -> Finding {
@@ -283,9 +288,8 @@ fn reads_fail(tally: &Tally<'_>, at: Timestamp) -> Finding {
         tally.numbers(),
         tally.seen_from
     );
-    Finding::new(TYPE, Status::Unknown, Severity::Error, R::EtcdQuorumSuspected, at, message)
-        .waits(tally.election_timeout, CLEAR)
-        .advice(format!(
+    let finding = Finding::new(TYPE, Status::Unknown, Severity::Error, R::EtcdQuorumSuspected, at, message);
+    certain_later(tally, finding).advice(format!(
             "See whether the leader changes again and again (EtcdMemberHealthy) and how slow the disks of {} are (EtcdDisk); \
              check port 2380 between them. Do not restart etcd because it is slow.",
             tally.named(&[Health::Healthy])

@@ -37,6 +37,7 @@ pub(crate) fn tally<'a>(
         learners: list.members.iter().filter(|m| m.is_learner).count(),
         proof: proof(etcd),
         election_timeout: Duration::from_millis(u64::from(etcd.election_timeout_ms)),
+        no_read_since: etcd.no_read_since,
         list_may_be_stale: !list.linearizable,
         seen_from: String::new(),
         snapshot: newest_snapshot(etcd, now),
