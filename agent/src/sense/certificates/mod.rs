@@ -21,7 +21,6 @@ mod served;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use outrider_protocol::{
     CertificateFacts, CertificateFile, CertificateUse, CertificatesFacts, Fact, ServedCertificate,
     UnknownCause,
@@ -68,24 +67,20 @@ pub async fn read(cx: &SenseContext, limit: Duration, memory: &mut Memory) -> Fa
     };
     let files: Vec<CertificateFile> = reads.into_iter().map(|read| read.file).collect();
     let addresses = node.asked_addresses();
-    let looks = join_all(node.ports.iter().map(|port| {
-        let kept = memory.shown.get(&port.port).filter(|shown| shown.is_still_good(port, &files));
-        let kept = kept.map(|shown| shown.served.clone());
-        let (addresses, authorities, names) = (&addresses, &authorities, &node.names);
-        async move {
-            match kept {
-                Some(shown) => (false, shown),
-                None => (true, served::look(cx, port, addresses, authorities, names, deadline).await),
-            }
-        }
-    }));
+    // One after the other: they are on this machine and quick, and five handshakes at once take five times the memory.
+    let authorities_known = fingerprints(&files);
     let mut served = Vec::new();
-    for (fresh, mut shown) in looks.await {
-        leave_out_authorities(&mut shown.chain, &fingerprints(&files));
-        if fresh && node.ports.iter().any(|port| port.port == shown.port && port.logs_handshakes) {
+    for port in &node.ports {
+        if let Some(shown) = memory.shown.get(&port.port).filter(|shown| shown.is_still_good(port, &files)) {
+            served.push(shown.served.clone());
+            continue;
+        }
+        let mut shown = served::look(cx, port, &addresses, &authorities, &node.names, deadline).await;
+        leave_out_authorities(&mut shown.chain, &authorities_known);
+        if port.logs_handshakes {
             let on_disk = on_disk(&shown.file, &files);
             let kept = Shown { at: Instant::now(), on_disk, served: shown.clone() };
-            memory.shown.insert(shown.port, kept);
+            memory.shown.insert(port.port, kept);
         }
         served.push(shown);
     }
