@@ -15,6 +15,7 @@ fn network(n: u32) -> NodeNetwork {
         mtu: Some(1500),
         overlays: Vec::new(),
         firewalls: Vec::new(),
+        others: None,
         neighbours: Vec::new(),
     }
 }

@@ -124,7 +124,7 @@ pub(crate) struct UpArgs {
 /// Which sensors run, and with what configuration.
 #[derive(Debug, Args)]
 pub(crate) struct SensorArgs {
-    /// Only these checks: host, clock, cloud-init, guest-agent, etcd, load-balancer, certificates
+    /// Only these checks: host, clock, cloud-init, guest-agent, etcd, load-balancer, certificates, kubernetes
     #[arg(long, value_name = "CHECK,…", value_delimiter = ',', value_parser = check_name)]
     pub(crate) only: Vec<Check>,
     /// Read this one file instead of agent.toml and its drop-ins

@@ -139,6 +139,9 @@ pub struct NodeNetwork {
     /// Names of the packet filters that are active there.
     #[serde(default)]
     pub firewalls: Vec<String>,
+    /// How many other nodes of the cluster can be tried at all, by the coordinator; absent before it has said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub others: Option<u32>,
     /// What it reaches of the neighbours it was told to try.
     #[serde(default)]
     pub neighbours: Vec<NeighbourFacts>,

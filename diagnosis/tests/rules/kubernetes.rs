@@ -1,6 +1,6 @@
 //! The rules of the check `kubernetes`, on one node and over a cluster.
 
-use outrider_diagnosis::{Finding, Judgement, fleet, judge};
+use outrider_diagnosis::{Finding, Judgement, fleet, judge, latch};
 use outrider_protocol::*;
 use proptest::prelude::*;
 
@@ -411,6 +411,26 @@ fn a_node_alone_has_no_ports_to_reach() {
     let k = world::kubernetes().with(|k| k.network = known(world::network(1, vec![])));
     let j = judged(k, Profile::Generic);
     assert!(j.findings.iter().all(|f| f.condition_type != ConditionType::NodePortsReachable), "{j:#?}");
+}
+
+#[test]
+fn after_a_restart_what_was_shown_of_neighbours_stands_until_the_coordinator_names_some() {
+    let network = world::network(1, vec![with(2, &[(TriedPort::Kubelet, Reach::Silent, 2)])]);
+    let facts = |network: NodeNetwork, latches| {
+        let k = world::kubernetes().with(|k| k.network = known(network));
+        let checks = CheckFacts { kubernetes: Some(known(k)), ..CheckFacts::default() };
+        world::node_facts(checks).with(|f| f.latches = latches)
+    };
+    let shown = latch(&[], &judge(&facts(network, vec![])), world::now());
+    let closed =
+        |latches: &[Latch]| latches.iter().any(|l| l.condition.reason == ReasonCode::NeighbourPortsClosed);
+    assert!(closed(&shown.latches));
+    let untold = facts(world::network(1, vec![]).with(|n| n.others = None), shown.latches.clone());
+    let after = latch(&untold.latches, &judge(&untold), world::ahead(60));
+    assert!(closed(&after.latches) && after.transitions.is_empty(), "{:#?}", after.transitions);
+    let alone = facts(world::network(1, vec![]), shown.latches);
+    let after = latch(&alone.latches, &judge(&alone), world::ahead(60));
+    assert!(!closed(&after.latches) && after.transitions.iter().all(|t| t.removed));
 }
 
 #[test]

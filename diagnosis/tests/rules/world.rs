@@ -551,6 +551,7 @@ pub fn network(n: usize, neighbours: Vec<NeighbourFacts>) -> NodeNetwork {
             addresses: vec![format!("10.42.{n}.0")],
         }],
         firewalls: vec![],
+        others: Some(neighbours.len() as u32),
         neighbours,
     }
 }

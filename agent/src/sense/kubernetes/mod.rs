@@ -76,6 +76,7 @@ pub async fn read(
     });
     (facts.kubelet, facts.apiserver) = (Some(kubelet), apiserver);
     if let (Fact::Known { value, .. }, Some(peers)) = (&mut facts.network, peers) {
+        value.others = Some(peers.others);
         value.neighbours = neighbours::look(cx, value, peers, every, memory).await;
     }
     Fact::known(facts, format!("{distribution} {role}"), cx.now())
@@ -103,6 +104,7 @@ fn local(cx: &SenseContext) -> Fact<Local> {
         mtu: seen.mtu,
         overlays: seen.overlays,
         firewalls: active,
+        others: None,
         neighbours: Vec::new(),
     });
     let facts = KubernetesFacts {

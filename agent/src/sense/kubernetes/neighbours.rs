@@ -227,6 +227,7 @@ mod tests {
             mtu: Some(1500),
             overlays: vec![overlay("flannel.1", "10.42.0.0")],
             firewalls: vec![],
+            others: None,
             neighbours: vec![],
         }
     }
