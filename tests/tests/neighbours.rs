@@ -188,22 +188,18 @@ fn nodes_that_do_not_reach_each_other_are_told_why() {
         &|| node(1).unfilter().unwrap(),
     );
 
-    bed.nodes.path_mtu(1, 1400).unwrap();
-    node(1).filter_fragments().unwrap();
+    bed.nodes.drop_large_overlay(1, 1400).unwrap();
     row(
         &mut table,
         "the overlay is a black hole",
-        "MTU 1400 on the way to n2, fragments dropped there",
+        "packets of the overlay over 1400 bytes dropped on the way to n2 (nft on the router)",
         overlay,
         R::PathBlackHole,
         &["n2 (10.42.2.0:10250 stalled", "MTU 1450"],
-        &|| {
-            bed.nodes.path_mtu(1, 1500).unwrap();
-            node(1).unfilter().unwrap();
-        },
+        &|| bed.nodes.unfilter_router().unwrap(),
     );
 
-    bed.nodes.silence_icmp(true).unwrap();
+    bed.nodes.silence_icmp().unwrap();
     bed.nodes.path_mtu(1, 1300).unwrap();
     row(
         &mut table,
@@ -214,7 +210,7 @@ fn nodes_that_do_not_reach_each_other_are_told_why() {
         &["n2 (apiserver 10.99.2.2:6443 stalled"],
         &|| {
             bed.nodes.path_mtu(1, 1500).unwrap();
-            bed.nodes.silence_icmp(false).unwrap();
+            bed.nodes.unfilter_router().unwrap();
         },
     );
 

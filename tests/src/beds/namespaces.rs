@@ -203,11 +203,23 @@ impl Namespaces {
         within(&self.router, &format!("ip link set to{} mtu {mtu}", node.number))
     }
 
-    /// Makes the router say nothing when a packet is too large, or speak again.
-    pub fn silence_icmp(&self, silent: bool) -> Result<()> {
-        if !silent {
-            return within(&self.router, "nft flush ruleset");
-        }
+    /// Makes the router drop packets of the overlay towards a node that are longer than `most`, as a tunnel or a provider's
+    /// network of smaller MTU does that tells nobody. Its MTU alone would not do: the kernel learns it from the machines'
+    /// own connections and obeys it inside the VXLAN, too.
+    pub fn drop_large_overlay(&self, index: usize, most: u32) -> Result<()> {
+        let node = self.nodes.get(index).context("no such node")?;
+        within(&self.router, "nft add table ip test")?;
+        let rule = format!("ip daddr {} udp dport 8472 meta length > {most} drop", node.address());
+        filter(&self.router, "ip", "forward", 0, &rule)
+    }
+
+    /// Takes every rule of the router out again.
+    pub fn unfilter_router(&self) -> Result<()> {
+        within(&self.router, "nft flush ruleset")
+    }
+
+    /// Makes the router say nothing when a packet is too large.
+    pub fn silence_icmp(&self) -> Result<()> {
         within(&self.router, "nft add table ip test")?;
         filter(&self.router, "ip", "output", 0, "icmp type destination-unreachable drop")
     }
@@ -239,11 +251,6 @@ impl Node {
     /// A rule of the node's packet filter, on packets that come in.
     pub fn filter(&self, rule: &str) -> Result<()> {
         filter(&self.namespace, "inet", "input", 0, rule)
-    }
-
-    /// A rule before fragments are put together again.
-    pub fn filter_fragments(&self) -> Result<()> {
-        filter(&self.namespace, "inet", "prerouting", -450, "ip frag-off & 0x3fff != 0 drop")
     }
 
     /// Takes every rule out again.
