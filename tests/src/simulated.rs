@@ -107,9 +107,23 @@ impl Operator {
         Ok(Self { target: Target::new(address, &token)?, token })
     }
 
+    /// A new connection, to be kept.
+    pub async fn connect(&self) -> anyhow::Result<Connection> {
+        self.target.connect(self.target.tls(None)?, None).await
+    }
+
     /// One request; `body` as JSON unless it is null.
     pub async fn ask(&self, method: Method, path: &str, body: serde_json::Value) -> anyhow::Result<Answer> {
-        let mut connection = self.target.connect(self.target.tls(None)?, None).await?;
+        self.ask_over(&mut self.connect().await?, method, path, body).await
+    }
+
+    async fn ask_over(
+        &self,
+        connection: &mut Connection,
+        method: Method,
+        path: &str,
+        body: serde_json::Value,
+    ) -> anyhow::Result<Answer> {
         let mut request = json(method, path, &body)?;
         if body.is_null() {
             *request.body_mut() = Bytes::new();
@@ -117,6 +131,16 @@ impl Operator {
         let bearer = format!("Bearer {}", self.token).parse()?;
         request.headers_mut().insert(http::header::AUTHORIZATION, bearer);
         Ok(connection.exchange(request, LIMITS).await?)
+    }
+
+    /// A document by GET over a kept connection.
+    pub async fn get_over<T: DeserializeOwned>(
+        &self,
+        connection: &mut Connection,
+        path: &str,
+    ) -> anyhow::Result<T> {
+        let answer = self.ask_over(connection, Method::GET, path, serde_json::Value::Null).await?;
+        document(&answer, StatusCode::OK)
     }
 
     /// A document by GET.

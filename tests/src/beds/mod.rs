@@ -1,6 +1,9 @@
-//! Real peers on loopback, in folders and processes of their own: started, broken and stopped by the suites.
+//! Real peers in folders and processes of their own, on loopback or in network namespaces: started, broken and stopped by
+//! the suites.
 
 pub mod balancer;
 pub mod etcd;
 pub mod namespaces;
+pub mod network;
 pub mod pki;
+pub mod servers;

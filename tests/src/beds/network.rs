@@ -1,0 +1,207 @@
+//! Machines of a network: a namespace each, a bridge between them, and rules that drop what a broken network loses.
+//!
+//! All of it is made inside the namespaces that `tests/suites/quorum.sh` runs the suite in (mounts, network, processes):
+//! whatever ends the suite, be it SIGKILL, ends these too, and nothing of them is seen from the machine itself.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// Set by `tests/suites/quorum.sh` inside.
+pub const ENCLOSED: &str = "OUTRIDER_ENCLOSED";
+
+/// Last part of the bridge's own address, where the coordinator listens.
+const HUB: u8 = 254;
+
+static NETWORKS: AtomicU8 = AtomicU8::new(1);
+
+/// A bridge that the namespaces hang from; the test itself is on it too.
+#[derive(Debug)]
+pub struct Network {
+    number: u8,
+}
+
+impl Network {
+    /// A new one, with addresses of its own.
+    pub fn new() -> Result<Self> {
+        enclosed()?;
+        let network = Self { number: NETWORKS.fetch_add(1, Ordering::Relaxed) };
+        let (bridge, v4, v6) = (network.bridge(), network.address(HUB, false), network.address(HUB, true));
+        ip(
+            None,
+            &format!(
+                "link add {bridge} type bridge\naddress add {v4}/24 dev {bridge}\n\
+                 address add {v6}/64 dev {bridge} nodad\nlink set {bridge} up\nlink set lo up\n"
+            ),
+        )?;
+        Ok(network)
+    }
+
+    /// Address of the test and of what it starts outside the namespaces.
+    pub fn hub(&self, ipv6: bool) -> IpAddr {
+        self.address(HUB, ipv6)
+    }
+
+    /// Machine `i` (from 1), connected.
+    pub fn namespace(&self, i: u8) -> Result<Namespace> {
+        let (bridge, number) = (self.bridge(), self.number);
+        let space = Namespace {
+            name: format!("or{number}-{i}"),
+            ipv4: self.address(i, false),
+            ipv6: self.address(i, true),
+        };
+        let (name, v4, v6) = (&space.name, space.ipv4, space.ipv6);
+        ip(
+            None,
+            &format!(
+                "netns add {name}\nlink add v{name} type veth peer name eth0 netns {name}\n\
+                 link set v{name} master {bridge} up\n"
+            ),
+        )?;
+        ip(
+            Some(name),
+            &format!(
+                "link set lo up\naddress add {v4}/24 dev eth0\naddress add {v6}/64 dev eth0 nodad\nlink set eth0 up\n"
+            ),
+        )?;
+        Ok(space)
+    }
+
+    fn bridge(&self) -> String {
+        format!("or{}", self.number)
+    }
+
+    fn address(&self, last: u8, ipv6: bool) -> IpAddr {
+        let n = self.number;
+        match ipv6 {
+            false => Ipv4Addr::new(10, 77, n, last).into(),
+            true => Ipv6Addr::new(0xfd77, n.into(), 0, 0, 0, 0, 0, last.into()).into(),
+        }
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        let _ = ip(None, &format!("link del {}\n", self.bridge()));
+    }
+}
+
+/// A machine of the network; it is gone when this value and the processes in it are.
+#[derive(Debug)]
+pub struct Namespace {
+    name: String,
+    ipv4: IpAddr,
+    ipv6: IpAddr,
+}
+
+impl Namespace {
+    /// Its address.
+    pub fn address(&self, ipv6: bool) -> IpAddr {
+        if ipv6 { self.ipv6 } else { self.ipv4 }
+    }
+
+    /// `program` inside; its process id is that of the child.
+    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name]).arg(program);
+        command
+    }
+
+    /// What `command` would start, inside. Streams must be set on the answer.
+    pub fn inside(&self, command: &Command) -> Command {
+        let mut inside = self.command(command.get_program());
+        inside.args(command.get_args());
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => inside.env(name, value),
+                None => inside.env_remove(name),
+            };
+        }
+        inside
+    }
+
+    /// From now on whatever comes from `others` is lost, and what is sent to them arrives: loss in one direction.
+    pub fn lose_from(&self, others: &[IpAddr]) -> Result<()> {
+        let mut rules = String::new();
+        for other in others {
+            let family = if other.is_ipv6() { "ip6" } else { "ip" };
+            let _ = writeln!(rules, "{family} saddr {other} drop");
+        }
+        self.rules(&format!(
+            "table inet outrider {{ chain in {{ type filter hook input priority 0; policy accept; {rules} }}\n }}"
+        ))
+    }
+
+    /// New connections from here to `peers`' port go to `local` instead; what comes in for `alias` reaches the port.
+    pub fn detour(&self, peers: &[(IpAddr, u16)], port: u16, alias: u16) -> Result<()> {
+        let mut rules = String::new();
+        for (peer, local) in peers {
+            let family = if peer.is_ipv6() { "ip6" } else { "ip" };
+            let _ = writeln!(rules, "{family} daddr {peer} tcp dport {port} redirect to :{local}");
+        }
+        self.rules(&format!(
+            "table inet outrider {{ chain out {{ type nat hook output priority -100; {rules} }}\n\
+             chain in {{ type nat hook prerouting priority -100; tcp dport {alias} redirect to :{port}\n }}\n }}"
+        ))
+    }
+
+    /// The network is sound again.
+    pub fn heal(&self) -> Result<()> {
+        self.rules("")
+    }
+
+    /// Replaces our table by `text`, at once.
+    fn rules(&self, text: &str) -> Result<()> {
+        let mut nft = self.command("nft");
+        nft.args(["-f", "-"]);
+        run(nft, &format!("table inet outrider\ndelete table inet outrider\n{text}\n"))
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = ip(None, &format!("netns del {}\n", self.name));
+    }
+}
+
+fn ip(namespace: Option<&str>, batch: &str) -> Result<()> {
+    let mut ip = Command::new("ip");
+    if let Some(namespace) = namespace {
+        ip.args(["-n", namespace]);
+    }
+    ip.args(["-batch", "-"]);
+    run(ip, batch)
+}
+
+fn run(mut command: Command, input: &str) -> Result<()> {
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().with_context(|| format!("{command:?}"))?;
+    child.stdin.take().context("no pipe")?.write_all(input.as_bytes())?;
+    let output = child.wait_with_output()?;
+    ensure!(
+        output.status.success(),
+        "{command:?}: {}\n{input}",
+        String::from_utf8_lossy(&output.stderr).trim_end()
+    );
+    Ok(())
+}
+
+/// An error unless we run in namespaces that end with the suite: nothing is changed on the machine itself.
+fn enclosed() -> Result<()> {
+    let devices = std::fs::read_to_string("/proc/net/dev")?;
+    let foreign = devices
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, _)| name.trim())
+        .find(|name| !(*name == "lo" || name.starts_with("or") || name.starts_with("vor")));
+    if std::env::var_os(ENCLOSED).is_none() || foreign.is_some() {
+        bail!(
+            "this bed changes the network: run it with tests/run --suite quorum, which gives it one of its own"
+        );
+    }
+    Ok(())
+}

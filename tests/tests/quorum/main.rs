@@ -1,0 +1,90 @@
+//! Real etcd clusters, laid out as RKE2 does, in network namespaces, broken for real; what the coordinator shows of it and
+//! how fast. Run by `tests/run --suite quorum`, which gives it namespaces of its own.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test may fail loudly"
+)]
+
+mod losses;
+mod network;
+mod standing;
+
+use std::time::{Duration, Instant};
+
+use outrider_protocol::{Condition, EventView, Status};
+use outrider_tests::beds::servers::{Etcd, Options, Seen, Servers, Timing, said};
+
+/// The budget: quorum lost until suspected (`docs/design.md`).
+const SUSPECTED: Duration = Duration::from_secs(3);
+/// The budget: until it is certain, on top of the member's election timeout.
+const CERTAIN_EXTRA: Duration = Duration::from_secs(2);
+/// Every agent reads the whole cluster every ten seconds instead of every two minutes, and calls a learner stalled after
+/// twenty seconds instead of five minutes.
+const AGENT: &str = "[checks.etcd]\ninterval = \"10s\"\nlearner_stalled = \"20s\"\n";
+
+/// Nothing takes longer.
+const LIMIT: Duration = Duration::from_secs(180);
+
+/// The later etcd where it could be unpacked, else the installed one.
+fn newer() -> Etcd {
+    Etcd::newer().unwrap_or_else(|_| installed())
+}
+
+fn installed() -> Etcd {
+    Etcd::installed().unwrap_or_else(|why| panic!("{why}"))
+}
+
+fn start(options: &Options) -> Servers {
+    Servers::start(options).unwrap_or_else(|e| panic!("{e:?}"))
+}
+
+fn quorum(seen: &Seen) -> Option<&Condition> {
+    seen.of_cluster("EtcdQuorum")
+}
+
+/// Whether the cluster's quorum is in doubt.
+fn is_suspected(seen: &Seen) -> bool {
+    quorum(seen).is_some_and(|c| c.status != Status::True)
+}
+
+fn is_lost(seen: &Seen) -> bool {
+    quorum(seen).is_some_and(|c| c.status == Status::False)
+}
+
+/// Looks until `good`, from `start` on.
+fn seen(bed: &mut Servers, what: &str, start: Instant, good: impl FnMut(&Seen) -> bool) -> (Duration, Seen) {
+    bed.until(what, start, LIMIT, good).unwrap_or_else(|e| panic!("{e:?}"))
+}
+
+/// Looks until everything is well again.
+fn well(bed: &mut Servers, what: &str, start: Instant) -> Duration {
+    let nodes = bed.len();
+    seen(bed, what, start, |s| s.is_well(nodes)).0
+}
+
+/// Transitions of the cluster's quorum among `events`.
+fn of_quorum(events: &[EventView]) -> Vec<&Condition> {
+    let cluster = events.iter().filter(|e| e.node == "bed").map(|e| &e.transition.condition);
+    cluster.filter(|c| c.condition_type.as_str() == "EtcdQuorum").collect()
+}
+
+/// What the cluster's quorum went through since `before`, in words; it may never be called lost. The side without a
+/// majority may raise a doubt, until the other's next word.
+fn never_lost(bed: &mut Servers, fault: &str, before: u64) -> String {
+    let events = bed.events(before).expect("the history");
+    let told = of_quorum(&events);
+    let all: Vec<String> = told.iter().map(|c| format!("{}: {}", said(c), c.message)).collect();
+    assert!(told.iter().all(|c| c.status != Status::False), "{fault}: quorum held all along: {all:#?}");
+    let mut doubted = Duration::ZERO;
+    for (i, c) in told.iter().enumerate().filter(|(_, c)| c.status == Status::Unknown) {
+        let Some(next) = told.get(i + 1) else { panic!("{fault}: doubted to the end: {all:#?}") };
+        doubted += next.last_transition_time.since(c.last_transition_time);
+    }
+    match doubted {
+        Duration::ZERO => "cluster: quorum never doubted".to_owned(),
+        d => format!("cluster: quorum doubted for {:.1} s, never False", d.as_secs_f64()),
+    }
+}

@@ -1,0 +1,111 @@
+//! The network between members breaks in part: splits with a majority left, loss in one direction, delay. Who still has a
+//! majority goes on, and nobody may say otherwise.
+
+use std::thread::sleep;
+use std::time::Instant;
+
+use outrider_tests::table::Table;
+
+use super::standing::Shared;
+use super::*;
+
+/// Long enough for a doubt to show: a poll, a pass, an election, and the time certainty takes.
+const WATCHED: Duration = Duration::from_secs(15);
+
+/// Three members: one far away, one cut off, one that hears nothing.
+pub(super) fn a_majority_goes_on(options: &Options, table: &Shared) {
+    let mut bed = start(options);
+    let row = |fault: &str, made: &str, shown: String, times: Option<(Duration, Duration)>| {
+        let mut table = table.lock().unwrap();
+        match times {
+            Some((raised, cleared)) => table.timed(fault, made, shown, raised, Some(cleared)),
+            None => table.row(fault, made, shown),
+        }
+    };
+
+    let before = bed.position().expect("the history");
+    bed.delay_peer(2, Duration::from_millis(100)).expect("proxies");
+    bed.wait_for_quorum(2).expect("quorum");
+    let slow = Instant::now();
+    bed.etcdctl(2, &["get", "k"]).expect("a read");
+    assert!(slow.elapsed() >= Duration::from_millis(200), "the detour is taken: {:?}", slow.elapsed());
+    sleep(WATCHED);
+    let shown = never_lost(&mut bed, "delayed peer", before);
+    assert!(bed.look().expect("a look").is_well(3), "{}", bed.look().expect("a look").lines());
+    row("a peer 100 ms away, each way", "TCP proxies between it and the others", shown, None);
+    bed.server(2).stop_etcd().expect("an end");
+    bed.heal().expect("no rules");
+    bed.start_etcd(2).expect("a start");
+    bed.wait_for_quorum(2).expect("quorum");
+    well(&mut bed, "without delay", Instant::now());
+
+    let before = bed.position().expect("the history");
+    let fault = Instant::now();
+    bed.partition(&[&[0, 1], &[2]]).expect("rules");
+    let (raised, shown) = seen(&mut bed, "partition 2|1", fault, |s| s.find("EtcdPartitioned").is_some());
+    let condition = shown.find("EtcdPartitioned").map(|(_, c)| c.clone()).expect("just seen");
+    println!("partition 2|1: {}: {}", said(&condition), condition.message);
+    let alone = shown.of_node("server-3", "EtcdMemberHealthy").map(said).unwrap_or_default();
+    seen(&mut bed, "partition 2|1: no doubt left", fault, |s| !is_suspected(s));
+    let held = never_lost(&mut bed, "partition 2|1", before);
+    let cured = Instant::now();
+    bed.heal().expect("no rules");
+    let cleared = well(&mut bed, "partition 2|1: well again", cured);
+    let text = format!("{}; {held}; server-3: {alone}", said(&condition));
+    row("partition 2|1", "nftables drops, both ways", text, Some((raised, cleared)));
+
+    let before = bed.position().expect("the history");
+    let others = [bed.address(0), bed.address(1)];
+    let fault = Instant::now();
+    bed.server(2).space.lose_from(&others).expect("rules");
+    let (raised, shown) = seen(&mut bed, "one-way loss", fault, |s| {
+        s.of_node("server-3", "EtcdMemberHealthy").is_some_and(|c| c.status == Status::False)
+    });
+    let alone = shown.of_node("server-3", "EtcdMemberHealthy").cloned().expect("just seen");
+    println!("one-way loss: {}: {}", said(&alone), alone.message);
+    // It may force elections: doubt is right then, loss is not.
+    seen(&mut bed, "one-way loss: no doubt left", fault, |s| !is_suspected(s));
+    let held = never_lost(&mut bed, "one-way loss", before);
+    let cured = Instant::now();
+    bed.heal().expect("no rules");
+    let cleared = well(&mut bed, "one-way loss: well again", cured);
+    let text = format!("server-3: {}; {held}", said(&alone));
+    row("one-way loss", "one member hears nothing and is heard", text, Some((raised, cleared)));
+}
+
+#[test]
+#[ignore = "run by tests/run --suite quorum"]
+fn five_members_split_two_and_three() {
+    let etcd = newer();
+    let options = Options { members: 5, agent: AGENT.to_owned(), ..Options::new(&etcd) };
+    let mut table = Table::new(&format!("etcd {}, five members, {}", etcd.version, options.timing));
+    let mut bed = start(&options);
+    let before = bed.position().expect("the history");
+    let fault = Instant::now();
+    bed.partition(&[&[0, 1, 2], &[3, 4]]).expect("rules");
+    let (raised, shown) = seen(&mut bed, "partition 3|2", fault, |s| {
+        s.of_node("server-5", "EtcdMemberHealthy").is_some_and(|c| c.status == Status::False)
+    });
+    let alone = shown.of_node("server-5", "EtcdMemberHealthy").map(said).unwrap_or_default();
+    seen(&mut bed, "partition 3|2: no doubt left", fault, |s| !is_suspected(s));
+    let text = format!("server-5: {alone}; {}", never_lost(&mut bed, "partition 3|2", before));
+    table.timed("partition 3|2", "nftables drops, both ways", text, raised, None);
+
+    // One more of the majority: nobody has three any more.
+    let fault = Instant::now();
+    bed.server(0).kill_etcd();
+    let (suspected, _) = seen(&mut bed, "suspected", fault, is_suspected);
+    let (certain, shown) = seen(&mut bed, "certain", fault, is_lost);
+    let text =
+        format!("{}, suspected after {:.1} s", said(quorum(&shown).expect("it")), suspected.as_secs_f64());
+    println!("partition 3|2 and one killed: {text}, certain after {certain:?}");
+    let cured = Instant::now();
+    bed.heal().expect("no rules");
+    bed.start_etcd(0).expect("a start");
+    let (cleared, _) = seen(&mut bed, "quorum holds again", cured, |s| !is_suspected(s));
+    well(&mut bed, "well again", cured);
+    table.timed("partition 3|2, then one of the 3 lost", "kill -9", text, certain, Some(cleared));
+    drop(table);
+    assert!(suspected <= SUSPECTED, "suspected after {suspected:?}");
+    assert!(certain <= bed.election() + CERTAIN_EXTRA, "certain after {certain:?}");
+}
