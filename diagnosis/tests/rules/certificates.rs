@@ -401,6 +401,33 @@ fn a_file_that_the_last_start_left_alone_wakes_nobody() {
         R::CertificateExpired,
         &[],
     );
+    // A service that fails at every start writes its marker too, and renews nothing.
+    let failing = node(1, 400, -40).with(|c| c.served.retain(|served| served.name != "supervisor"));
+    assert_eq!(about(&judged(failing), "files").reason, R::CertificateExpired);
+    // A server that became an agent: its own files lie there, and the agent has started since.
+    let agent = |written: u64| {
+        node(300, 400, -40).with(|c| {
+            let path = "/var/lib/rancher/rke2/agent/serving-kubelet.crt";
+            let mut file = certificate_file(path, Use::Agent, vec![leaf("serving", 300)]);
+            file.modified = Some(ago(written * DAY));
+            c.files.push(file);
+            c.served = vec![served("kubelet", 10250, path, vec![leaf("serving", 300)])];
+        })
+    };
+    assert_eq!(about(&judged(agent(1)), "files").reason, R::CertificateLeftOver);
+    assert_eq!(about(&judged(agent(300)), "files").reason, R::CertificateExpired);
+    // What an agent fetches at every start and did not get is in use all the same.
+    let unfetched = node(1, 400, 300).with(|c| {
+        c.files[3].certificates = known(vec![leaf("kubelet", 3)]);
+        c.files[3].modified = Some(ago(400 * DAY));
+    });
+    expect(
+        &about(&judged(unfetched), "files"),
+        Status::True,
+        Severity::Error,
+        R::CertificateEnding,
+        &["client-kubelet.crt"],
+    );
     // No start is known.
     let unknown_start = node(1, 400, -40).with(|c| c.files.retain(|file| !file.path.contains("nochain")));
     assert_eq!(about(&judged(unknown_start), "files").reason, R::CertificateExpired);

@@ -145,14 +145,23 @@ pub(super) fn supervisor(view: &View<'_>, end: Timestamp) -> String {
     )
 }
 
-/// The start of the service that the files tell: what it writes anew at every start bears its time.
+/// The last start of the service that went well, by what it writes anew at every start. A service that fails to start
+/// again and again writes that too, so it must be seen to run: a server by its supervisor. On a node that was a server and
+/// is an agent now, the agent's start counts, long after the server's last.
 pub(super) fn last_start(view: &View<'_>) -> Option<Timestamp> {
-    let at_every_start = view.facts.files.iter().filter(|file| {
-        file.path.ends_with("/client-ca.nochain.crt")
-            || file.path.ends_with("/server-ca.nochain.crt")
-            || file.path.ends_with("/agent/serving-kubelet.crt")
-    });
-    at_every_start.filter_map(|file| file.modified).filter(|at| *at <= view.now).max()
+    let written = |suffixes: &[&str]| {
+        let files = view.facts.files.iter();
+        let files = files.filter(|file| suffixes.iter().any(|suffix| file.path.ends_with(suffix)));
+        files.filter_map(|file| file.modified).filter(|at| *at <= view.now).max()
+    };
+    let shows = |name: &str| view.facts.served.iter().any(|s| s.name == name && s.chain.value().is_some());
+    let server = written(&["/client-ca.nochain.crt", "/server-ca.nochain.crt"]);
+    let agent = written(&["/agent/serving-kubelet.crt"]);
+    if shows("supervisor") {
+        return server.max(agent);
+    }
+    let agent_only = server.is_none_or(|server| agent.is_some_and(|agent| agent.since(server) > DAY));
+    agent.filter(|_| shows("kubelet") && agent_only)
 }
 
 /// Whether a start that would have renewed this file left it alone: then nothing uses it any more (D16; such as
@@ -161,11 +170,8 @@ pub(super) fn last_start(view: &View<'_>) -> Option<Timestamp> {
 pub(super) fn left_alone(view: &View<'_>, usage: &Use, modified: Option<Timestamp>, end: Timestamp) -> bool {
     let rancher = matches!(view.facts.distribution, Distribution::Rke2 | Distribution::K3s);
     let (Some(start), Some(modified)) = (last_start(view), modified) else { return false };
-    let due = match usage {
-        Use::Server => end.before(DAY * 90) <= start,
-        Use::Agent => true,
-        _ => false,
-    };
+    // What an agent fetches it may also have failed to fetch: that is no leftover.
+    let due = *usage == Use::Server && end.before(DAY * 90) <= start;
     // What a start writes, it writes within minutes.
     rancher && due && start.since(modified) > Duration::from_secs(600)
 }
