@@ -8,10 +8,10 @@ use super::describe::table;
 use super::report::Layout;
 use crate::output::{Cell, Column, Tone, text};
 
-/// What stands above the conditions.
+/// What stands above the conditions: as it is now, while conditions wait until a change has held.
 pub(crate) fn fields(etcd: &ClusterEtcd, now: Timestamp) -> Vec<(&'static str, String)> {
     let mut out = vec![
-        ("etcd", numbers(etcd)),
+        ("etcd now", numbers(etcd)),
         ("etcd seen", format!("{} ago", text::age(now.since(etcd.observed_at)))),
     ];
     if !etcd.unheard.is_empty() {
