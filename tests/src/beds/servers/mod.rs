@@ -7,11 +7,10 @@ mod pki;
 mod programs;
 
 use std::net::IpAddr;
-use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use outrider_protocol::EventView;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -180,11 +179,6 @@ impl Servers {
         &self.pki
     }
 
-    /// A folder of the bed for whatever else is needed.
-    pub fn folder(&self) -> &Path {
-        self.folder.path()
-    }
-
     /// Starts member `i` with the data that lies there.
     pub fn start_etcd(&mut self, i: usize) -> Result<()> {
         let start = Start {
@@ -243,19 +237,6 @@ impl Servers {
         until("a linearizable read", UP, answers).map(drop).with_context(|| {
             format!("{} has no quorum; it said last: {}", self.servers[i].node, self.servers[i].etcd_said())
         })
-    }
-
-    /// The member that leads; there must be one.
-    pub fn leader(&self) -> Result<usize> {
-        for i in 0..self.servers.len() {
-            let Ok(text) = self.etcdctl(i, &["endpoint", "status", "-w", "json"]) else { continue };
-            let status: serde_json::Value = serde_json::from_str(&text)?;
-            let status = &status[0]["Status"];
-            if !status["leader"].is_null() && status["leader"] == status["header"]["member_id"] {
-                return Ok(i);
-            }
-        }
-        bail!("nobody leads")
     }
 
     /// Id of member `i` as etcdctl takes it.
