@@ -104,6 +104,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_kept_stream_is_watched_by_the_kernel() {
+        use rustix::net::sockopt;
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = connect(listener.local_addr().unwrap(), LIMIT).await.unwrap();
+        let silence = Silence { idle: Duration::from_secs(3), every: Duration::from_secs(1), times: 4 };
+        silence.watch(&stream).unwrap();
+        assert!(sockopt::socket_keepalive(&stream).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(&stream).unwrap(), silence.idle);
+        assert_eq!(sockopt::tcp_keepintvl(&stream).unwrap(), silence.every);
+        assert_eq!(sockopt::tcp_keepcnt(&stream).unwrap(), 4);
+        // What is on its way counts as well: else a lost packet would be sent again for a quarter of an hour.
+        assert_eq!(sockopt::tcp_user_timeout(&stream).unwrap(), 7000);
+    }
+
+    #[tokio::test]
     async fn a_closed_port_is_refused() {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         assert_eq!(connect(free, LIMIT).await.unwrap_err().cause, UnknownCause::ConnectionRefused);
