@@ -204,6 +204,7 @@ impl Registrar {
             standing(record)?;
             record.name.clone_from(&request.node.name);
             record.cluster = cluster(&asked.token, request);
+            record.cluster_bound = !asked.token.cluster.is_empty();
             record.profile = request.node.profile.clone();
             record.agent_version.clone_from(&request.agent_version);
             record.identity.clone_from(&request.identity);
@@ -317,6 +318,7 @@ fn new_record(
         uid: asked.uid.clone(),
         name: request.node.name.clone(),
         cluster: cluster(token, request),
+        cluster_bound: !token.cluster.is_empty(),
         profile: request.node.profile.clone(),
         simulated: request.node.simulated,
         identity: request.identity.clone(),

@@ -83,6 +83,9 @@ pub struct NodeRecord {
     /// Cluster; empty when none.
     #[serde(default)]
     pub cluster: String,
+    /// Whether its token binds it to that cluster; it merely names it otherwise.
+    #[serde(default)]
+    pub cluster_bound: bool,
     /// Profile.
     pub profile: Profile,
     /// Played by `outrider up --simulate`.

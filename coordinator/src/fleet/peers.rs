@@ -29,7 +29,7 @@ impl Fleet {
             peers: Vec::new(),
         };
         let Some(cluster) = home else { return none("") };
-        let is_bound = |node: &Node| !node.inner().record.cluster.is_empty();
+        let is_bound = |node: &Node| node.inner().record.cluster_bound;
         let bound = is_bound(node);
         // In the order of uids, which the members are kept in: the same for every node that asks.
         let ring: Vec<Arc<Node>> =
