@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use outrider_protocol::Timestamp;
+
 /// A number of bytes: decimal units above 1 kB, the exact number always ("2.1 GB (2147483648 bytes)").
 pub(crate) struct Bytes(pub(crate) u64);
 
@@ -48,6 +50,27 @@ impl fmt::Display for Span {
             s => write!(f, "{} days", s / 86_400),
         }
     }
+}
+
+/// An instant to the minute ("2026-11-29 18:05 UTC"): unlike an age it reads the same at the next look.
+pub(crate) struct Moment(pub(crate) Timestamp);
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.0.to_string();
+        match (text.get(..10), text.get(11..16)) {
+            (Some(day), Some(minute)) if text.as_bytes().get(10) == Some(&b'T') => {
+                write!(f, "{day} {minute} UTC")
+            }
+            _ => f.write_str(&text),
+        }
+    }
+}
+
+/// A sentence's beginning, inside a sentence.
+pub(crate) fn lower(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
 }
 
 /// "1 voter", "3 voters".

@@ -157,7 +157,7 @@ impl<'a> Joined<'a> {
     fn tally(&self, list: &'a MemberList) -> Tally<'a> {
         let mut tally = join::tally(&self.group, list, self.now);
         tally.seen_from = self.seen_from();
-        tally.snapshot = snapshots::newest(self).map(|newest| newest.words(self.now));
+        tally.snapshot = snapshots::newest(self).map(|newest| newest.words());
         tally
     }
 

@@ -5,7 +5,7 @@ use outrider_protocol::{Fact, NewestSnapshot, ReasonCode as R, Severity, Snapsho
 use super::{Joined, NAMED, View};
 use crate::finding::Finding;
 use crate::rules::etcd::snapshots::{CLEAR, RAISE, STALE_AFTER, TYPE};
-use crate::wording::{Count, Short, Span, names};
+use crate::wording::{Count, Moment, Short, Span, names};
 
 /// The newest snapshot and whose it is.
 pub(super) struct Newest<'a> {
@@ -15,13 +15,13 @@ pub(super) struct Newest<'a> {
 }
 
 impl Newest<'_> {
-    pub(super) fn words(&self, now: Timestamp) -> String {
+    pub(super) fn words(&self) -> String {
         let (name, size) = match &self.snapshots.newest {
             Some(file) => (file.name.as_str(), file.size_bytes),
             None => ("", 0),
         };
-        let (age, size) = (Span(now.since(self.at)), Short(size));
-        format!("{name} ({size}), {age} old, in {} of {}", self.snapshots.folder, self.node)
+        let (at, size) = (Moment(self.at), Short(size));
+        format!("{name} ({size}) of {at}, in {} of {}", self.snapshots.folder, self.node)
     }
 }
 
@@ -78,7 +78,7 @@ fn found(joined: &Joined<'_>, looks: &[(&str, &Fact<Snapshots>)]) -> Finding {
     let Some(newest) = newest(joined) else {
         return without(joined, looks, &unread);
     };
-    let words = newest.words(now);
+    let words = newest.words();
     let holders: Vec<&str> = known().filter(|(_, s)| s.newest.is_some()).map(|(node, _)| node).collect();
     let off_node = known().any(|(_, s)| s.object_storage);
     let kept = format!(
@@ -94,7 +94,8 @@ fn found(joined: &Joined<'_>, looks: &[(&str, &Fact<Snapshots>)]) -> Finding {
     };
     if now.since(newest.at) > STALE_AFTER {
         let message = format!(
-            "The newest etcd snapshot of the cluster is too old: {words}; limit {}; {kept}{storage}{also}.",
+            "The newest etcd snapshot of the cluster is {} old: {words}; limit {}; {kept}{storage}{also}.",
+            Span(now.since(newest.at)),
             Span(STALE_AFTER)
         );
         let takers: Vec<&str> = known().filter(|(_, s)| !s.schedule_disabled).map(|(node, _)| node).collect();

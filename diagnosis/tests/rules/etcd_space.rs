@@ -211,3 +211,22 @@ fn numbers_below_zero_are_no_numbers() {
     let f = space(sized(-1, -1, -1, "", &[]));
     assert_eq!(f.status, Status::True);
 }
+
+#[test]
+fn a_quota_that_only_one_member_told_holds_for_the_others_until_somebody_looks() {
+    const SMALL: i64 = 4_194_304;
+    let judged = |size: i64, in_use: i64| {
+        space(sized(size, in_use, 0, "NOSPACE", &[2]).with(|e| status_mut(e, 1).quota_bytes = SMALL))
+    };
+    // Full by the quota that the local member told: no talk of room by the default of 2 GiB.
+    let f = judged(4_190_000, 4_180_000);
+    let words = ["n2", "99 % of the quota 4.2 MB", "taken to be that of n1", "frees only about"];
+    expect(&f, Status::False, Severity::Error, ReasonCode::EtcdNoSpace, &words);
+    // Room by that quota: the alarm may be left over, but the quota of the alarmed member is to be looked up first.
+    let f = judged(1_000_000, 900_000);
+    let words = ["set on n2", "space is back", "look up the quota of n2", "a person clears it"];
+    expect(&f, Status::False, Severity::Error, ReasonCode::EtcdAlarmLeftOver, &words);
+    // Told by the member itself: nothing to look up.
+    let f = space(sized(1_000_000, 900_000, SMALL, "NOSPACE", &[2]));
+    assert!(!f.advice.contains("look up"), "{}", f.advice);
+}

@@ -458,7 +458,7 @@ fn one_recent_snapshot_anywhere_will_do() {
         Status::True,
         Severity::Ok,
         ReasonCode::EtcdSnapshotsFresh,
-        &["snap-10800 (50.0 MB), 3 h old, in /snapshots of n2", "3 nodes hold any"],
+        &["snap-10800 (50.0 MB) of ", " UTC, in /snapshots of n2", "3 nodes hold any"],
     );
     expect(
         &of([off(), hours(3), off()]),
@@ -528,7 +528,7 @@ fn d19_the_newest_snapshot_of_the_cluster_stands_below_a_lost_quorum() {
         Status::False,
         Severity::Error,
         ReasonCode::EtcdQuorumLost,
-        &["Bring 1 of n2, n3 back", "snap-3600 (50.0 MB), 60 min old, in /snapshots of n1"],
+        &["Bring 1 of n2, n3 back", "snap-3600 (50.0 MB) of ", " UTC, in /snapshots of n1"],
     );
 }
 

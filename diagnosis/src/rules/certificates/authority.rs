@@ -7,10 +7,10 @@ use outrider_protocol::{
     CertificateFacts, CertificateFile, CertificateUse, Distribution, ReasonCode as R, Severity, Status,
 };
 
-use super::dates::{Clock, Moment, Verdict, dated};
+use super::dates::{Clock, Verdict, dated};
 use super::{Candidate, Link, Part, View, worst};
 use crate::finding::Finding;
-use crate::wording::{Count, Span, names};
+use crate::wording::{Count, Moment, Span, names};
 
 const SUBJECT: &str = "ca";
 

@@ -3,7 +3,6 @@
 //! The levels are fixed numbers of days. A clock that is known to be wrong tells no end: then the verdict is unknown,
 //! whatever it would have been, unless both clocks agree that all is well.
 
-use std::fmt;
 use std::time::Duration;
 
 use outrider_protocol::{
@@ -11,7 +10,7 @@ use outrider_protocol::{
 };
 
 use super::{Candidate, Link, Part, View};
-use crate::wording::Span;
+use crate::wording::{Moment, Span, lower};
 
 const DAY_MS: i64 = 86_400_000;
 /// A file written this far ahead of the clock was written by a clock that knew better.
@@ -209,27 +208,6 @@ fn words(dated: &Dated<'_>, now: Timestamp, what: &str) -> String {
         }
         Verdict::Good => {
             format!("{what} is good for {} more, until {}.", Span(end.since(now)), Moment(end))
-        }
-    }
-}
-
-/// A sentence's beginning, inside a sentence.
-fn lower(what: &str) -> String {
-    let mut chars = what.chars();
-    chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
-}
-
-/// An instant to the minute: a certificate's end needs no more.
-pub(super) struct Moment(pub(super) Timestamp);
-
-impl fmt::Display for Moment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = self.0.to_string();
-        match (text.get(..10), text.get(11..16)) {
-            (Some(day), Some(minute)) if text.as_bytes().get(10) == Some(&b'T') => {
-                write!(f, "{day} {minute} UTC")
-            }
-            _ => f.write_str(&text),
         }
     }
 }

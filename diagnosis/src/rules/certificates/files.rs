@@ -4,10 +4,10 @@ use outrider_protocol::{
     CertificateFile, CertificateUse as Use, Fact, ReasonCode as R, Severity, Status, Timestamp, UnknownCause,
 };
 
-use super::dates::{Dated, Moment, Verdict, at_most, candidate, dated};
+use super::dates::{Dated, Verdict, at_most, candidate, dated};
 use super::{Candidate, Part, QUOTED, TYPE, View, authority, renewal, worst};
 use crate::finding::Finding;
-use crate::wording::{Count, names};
+use crate::wording::{Count, Moment, lower, names};
 
 const SUBJECT: &str = "files";
 
@@ -202,9 +202,4 @@ fn left_over(view: &View<'_>, left: &[&Looked<'_>]) -> Option<Candidate> {
 
 fn quoted<'a>(files: impl Iterator<Item = &'a CertificateFile>) -> String {
     names(files.map(|file| file.path.as_str()), QUOTED)
-}
-
-fn lower(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use outrider_protocol::{CertificateUse as Use, Distribution, Fact, Timestamp};
 
 use super::View;
-use super::dates::Moment;
+use crate::wording::Moment;
 
 const DAY: Duration = Duration::from_secs(86_400);
 

@@ -5,10 +5,10 @@ use outrider_protocol::{
     Severity, Status,
 };
 
-use super::dates::{Dated, Moment, at_most, candidate};
+use super::dates::{Dated, at_most, candidate};
 use super::{Candidate, Part, RAISE, TYPE, View, authority, renewal, worst};
 use crate::finding::Finding;
-use crate::wording::{Span, names};
+use crate::wording::{Moment, Span, names};
 
 pub(super) fn judge(view: &View<'_>, served: &ServedCertificate) -> Option<Finding> {
     let subject = format!("{}:{}", served.name, served.port);

@@ -11,7 +11,7 @@ use outrider_protocol::{
 
 use crate::finding::Finding;
 use crate::rules::unread;
-use crate::wording::{Count, Short, Span};
+use crate::wording::{Count, Moment, Short, Span};
 
 pub(crate) const TYPE: ConditionType = ConditionType::EtcdSnapshots;
 /// Two rounds of the default schedule, and an hour for the taking.
@@ -30,11 +30,11 @@ pub(super) fn judge(etcd: &EtcdFacts, at: Timestamp, now: Timestamp) -> Option<F
     }
 }
 
-/// "NAME (12.0 MB), 3 h old, in FOLDER".
-pub(crate) fn newest_words(snapshots: &Snapshots, now: Timestamp) -> Option<String> {
+/// "NAME (12.0 MB) of 2026-11-29 12:00 UTC, in FOLDER": the time and no age, so that nothing is news while nothing happens.
+pub(crate) fn newest_words(snapshots: &Snapshots) -> Option<String> {
     let newest = snapshots.newest.as_ref()?;
-    let (age, size) = (Span(now.since(newest.at)), Short(newest.size_bytes));
-    Some(format!("{} ({size}), {age} old, in {}", newest.name, snapshots.folder))
+    let (at, size) = (Moment(newest.at), Short(newest.size_bytes));
+    Some(format!("{} ({size}) of {at}, in {}", newest.name, snapshots.folder))
 }
 
 fn one_node(snapshots: &Snapshots, at: Timestamp, now: Timestamp) -> Finding {
@@ -46,7 +46,7 @@ fn one_node(snapshots: &Snapshots, at: Timestamp, now: Timestamp) -> Finding {
     };
     let new =
         |status, severity, reason, message: String| Finding::new(TYPE, status, severity, reason, at, message);
-    let (Some(newest), Some(words)) = (&snapshots.newest, newest_words(snapshots, now)) else {
+    let (Some(newest), Some(words)) = (&snapshots.newest, newest_words(snapshots)) else {
         if snapshots.schedule_disabled {
             let message = format!(
                 "No etcd snapshot lies in {folder}: scheduled snapshots are switched off on this node."
@@ -61,7 +61,8 @@ fn one_node(snapshots: &Snapshots, at: Timestamp, now: Timestamp) -> Finding {
     let kept = Count(usize::try_from(snapshots.count).unwrap_or(usize::MAX), "snapshot");
     if age > STALE_AFTER {
         let message = format!(
-            "The newest etcd snapshot is too old: {words}; limit {}; {kept} kept{elsewhere}.",
+            "The newest etcd snapshot is {} old: {words}; limit {}; {kept} kept{elsewhere}.",
+            Span(age),
             Span(STALE_AFTER)
         );
         if snapshots.schedule_disabled {

@@ -39,7 +39,10 @@ struct Space<'a> {
     /// `None` where the version does not say.
     in_use: Option<u64>,
     quota: u64,
+    /// The member does not report its quota, and no other one told it either: the default is assumed.
     quota_is_default: bool,
+    /// The member does not report its quota; this other one's is taken for it.
+    quota_as_on: Option<&'a str>,
     /// Free bytes beside the file, where the member is the local one and they could be read.
     free: Option<u64>,
     folder: &'a str,
@@ -65,7 +68,22 @@ impl<'a> Space<'a> {
             in_use: (in_use > 0 || size == 0).then_some(in_use.min(size)),
             quota: if quota == 0 { DEFAULT_QUOTA } else { quota },
             quota_is_default: quota == 0,
+            quota_as_on: None,
         }
+    }
+
+    /// Most versions tell a member's quota in its own metrics only: members whose quota is not told are taken to have
+    /// that of one which told it, for a cluster is set up alike.
+    fn all(etcd: &'a EtcdFacts) -> Vec<Self> {
+        let statuses = etcd.endpoints.iter().filter_map(|e| e.status.value());
+        let mut all: Vec<Self> = statuses.map(|status| Self::of(etcd, status)).collect();
+        let told = all.iter().find(|s| !s.quota_is_default).map(|s| (s.name, s.quota));
+        if let Some((name, quota)) = told {
+            for space in all.iter_mut().filter(|s| s.quota_is_default) {
+                (space.quota, space.quota_is_default, space.quota_as_on) = (quota, false, Some(name));
+            }
+        }
+        all
     }
 
     /// Share of the quota in use, in percent; by size where the version does not say what is in use.
@@ -87,7 +105,11 @@ impl<'a> Space<'a> {
     }
 
     fn numbers(&self) -> String {
-        let quota = if self.quota_is_default { ", the default" } else { "" };
+        let quota = match self.quota_as_on {
+            Some(other) => format!(", taken to be that of {other}"),
+            None if self.quota_is_default => ", the default".to_owned(),
+            None => String::new(),
+        };
         match self.in_use {
             Some(used) => format!(
                 "{}: size {}, in use {}, {} of the quota {}{quota}",
@@ -109,8 +131,7 @@ impl<'a> Space<'a> {
 }
 
 pub(super) fn judge(etcd: &EtcdFacts, at: Timestamp, limits: &Thresholds) -> Finding {
-    let spaces: Vec<Space<'_>> =
-        etcd.endpoints.iter().filter_map(|e| e.status.value()).map(|s| Space::of(etcd, s)).collect();
+    let spaces = Space::all(etcd);
     let alarmed = |kind| alarmed_members(etcd, kind);
 
     let corrupt = alarmed("CORRUPT");
@@ -206,10 +227,19 @@ fn no_space_alarm(
     if all_told && spaces.iter().all(has_room) && !used_up {
         let message =
             format!("{set} although space is back ({numbers}): writes stay refused for the whole cluster.");
-        return new(R::EtcdAlarmLeftOver, message).advice(format!(
+        let clear = format!(
             "The alarm is still set on {who}; a person clears it (etcdctl alarm disarm). Outrider does not, and a restart \
              does not help."
-        ));
+        );
+        let assumed = space.quota_is_default || space.quota_as_on.is_some();
+        return new(R::EtcdAlarmLeftOver, message).advice(match assumed {
+            false => clear,
+            // An alarm is the one sign that the quota may be smaller than what is assumed.
+            true => format!(
+                "{clear} First look up the quota of {who} (metric etcd_server_quota_backend_bytes): where it is smaller than \
+                 assumed, space is not back, and objects are removed and compacted or the quota raised before."
+            ),
+        });
     }
     let refused = "writes are refused for the whole cluster although health checks may pass";
     match space.freeable() {

@@ -40,12 +40,8 @@ pub(crate) fn tally<'a>(
         no_read_since: etcd.no_read_since,
         list_may_be_stale: !list.linearizable,
         seen_from: String::new(),
-        snapshot: newest_snapshot(etcd, now),
+        snapshot: etcd.snapshots.as_ref().and_then(Fact::value).and_then(super::snapshots::newest_words),
     }
-}
-
-fn newest_snapshot(etcd: &EtcdFacts, now: Timestamp) -> Option<String> {
-    super::snapshots::newest_words(etcd.snapshots.as_ref()?.value()?, now)
 }
 
 /// Endpoints that belong to `member`: who answered decides, then what the sensor matched, then the published URLs.
