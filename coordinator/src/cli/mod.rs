@@ -76,7 +76,7 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct ServeArgs {
-    /// Address to listen on; may be given more than once. Port 0 takes a free one.
+    /// Address to listen on; may be given more than once. Port 0 takes a free one [default: port 8440 of every address].
     #[arg(long, value_name = "ADDRESS:PORT", env = "OUTRIDER_LISTEN", value_delimiter = ',')]
     listen: Vec<SocketAddr>,
     /// DNS name or IP address it is reached by, the preferred one first; may be given more than once.
