@@ -74,7 +74,8 @@ pub fn etcd_config(bytes: &[u8]) {
 /// A folder that stands for `/`, kept as long as its thread: files are written over.
 fn prepared(files: &[(&str, &[u8])]) -> Option<SenseContext> {
     thread_local! {
-        static ROOT: Option<TempDir> = TempDir::new().ok();
+        // In memory where there is such a folder: a file system on a disk flushes each file that is written over.
+        static ROOT: Option<TempDir> = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).ok();
     }
     ROOT.with(|root| {
         let root = root.as_ref()?.path();
