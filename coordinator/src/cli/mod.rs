@@ -76,7 +76,7 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct ServeArgs {
-    /// Address to listen on; may be given more than once. 0 takes a free port [default: every address, port 8440].
+    /// Address to listen on; may be given more than once. Port 0 takes a free one [default: every address, 8440].
     #[arg(long, value_name = "ADDRESS:PORT", env = "OUTRIDER_LISTEN", value_delimiter = ',')]
     listen: Vec<SocketAddr>,
     /// DNS name or IP address it is reached by, the preferred one first; may be given more than once.
