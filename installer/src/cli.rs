@@ -21,7 +21,7 @@ Environment:
 /// Look at nodes of SUSE Virtualization, Rancher and hosted clusters: what is wrong, in numbers, and what to do
 ///
 /// Exit codes: `check` is a monitoring plugin and ends with 0 when all is well, 1 for a warning, 2 for an error and 3
-/// when something could not be read or the command was called wrongly. Every other command ends with 0 when it did
+/// when something could not be read or the command was called wrongly; 2 goes before 3, and 3 before 1. Every other command ends with 0 when it did
 /// its work, 1 when it could not, and 64 when it was called wrongly.
 #[derive(Debug, Parser)]
 #[command(name = "outrider", version, propagate_version = true, disable_help_subcommand = true)]
@@ -55,8 +55,10 @@ pub(crate) enum Command {
     Up(UpArgs),
     /// Look at this machine once, without a coordinator
     ///
-    /// Ends as a monitoring plugin does: 0 ok, 1 warning, 2 error, 3 unknown or called wrongly. A caller without root
-    /// gets the last verdict of the daemon on this machine where one answers, and is told so.
+    /// Ends as a monitoring plugin does: 0 ok, 1 warning, 2 error, 3 unknown or called wrongly. An error goes before
+    /// unknown, and unknown before a warning: behind what could not be read may lie an error. A condition that is Unknown
+    /// counts from severity warn on. A check named with --only that does not apply here is unknown as well; certificates
+    /// are judged with the clock read, for an end told by a wrong clock is none. A caller without root gets the last verdict of the daemon on this machine where one answers, and is told so.
     Check(CheckArgs),
     /// Print the facts this machine yields, as JSON; no secrets are in them
     Facts(FactsArgs),

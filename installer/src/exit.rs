@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use outrider_protocol::{Condition, ReasonCode, Severity, Status, UnknownCause};
+use outrider_protocol::{Condition, Severity, Status};
 
 /// What the process tells its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,36 +33,36 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// The verdict over all conditions, by the plugins' order: error before warning before unknown before ok.
+/// The verdict over all conditions: error before unknown before warning before ok. Behind what could not be read may lie
+/// an error, so a warning does not hide it (as `max_state` of the Monitoring Plugins orders its states).
 pub(crate) fn verdict(conditions: &[Condition]) -> Exit {
-    let rank = |exit: &Exit| {
-        [Exit::CheckUnknown, Exit::CheckWarning, Exit::CheckError].iter().position(|e| e == exit)
+    conditions.iter().map(of_one).fold(Exit::Ok, worse)
+}
+
+/// The one of two that is told.
+pub(crate) fn worse(a: Exit, b: Exit) -> Exit {
+    let rank = |exit: Exit| {
+        [Exit::CheckWarning, Exit::CheckUnknown, Exit::CheckError].iter().position(|e| *e == exit)
     };
-    conditions.iter().map(of_one).max_by_key(rank).unwrap_or(Exit::Ok)
+    if rank(b) > rank(a) { b } else { a }
 }
 
 /// What one condition makes of a check.
 ///
-/// Status `Unknown` counts as unknown when it is a warning, or when a read failed: a check that sees nothing must not
-/// pass for one that sees no fault. One that merely has not gathered enough yet does not.
+/// Status `Unknown` counts as unknown when it is a warning: a check that sees nothing must not pass for one that sees no
+/// fault. One that merely dims the picture, or has not gathered enough yet, is for information and does not.
 pub(crate) fn of_one(condition: &Condition) -> Exit {
     match (condition.severity, condition.status) {
         (Severity::Error, _) => Exit::CheckError,
         (Severity::Warn, Status::Unknown) => Exit::CheckUnknown,
         (Severity::Warn, _) => Exit::CheckWarning,
-        (_, Status::Unknown) if read_failed(&condition.reason) => Exit::CheckUnknown,
         _ => Exit::Ok,
     }
 }
 
-fn read_failed(reason: &ReasonCode) -> bool {
-    let causes = UnknownCause::ALL.iter().filter(|cause| **cause != UnknownCause::NotYetRead);
-    causes.into_iter().any(|cause| cause.as_str() == reason.as_str())
-}
-
 #[cfg(test)]
 mod tests {
-    use outrider_protocol::{ConditionType, Timestamp};
+    use outrider_protocol::{ConditionType, ReasonCode, Timestamp};
 
     use super::*;
 
@@ -81,16 +81,19 @@ mod tests {
     }
 
     #[test]
-    fn error_beats_warning_beats_unknown_beats_ok() {
+    fn error_beats_unknown_beats_warning_beats_ok() {
         let ok = condition(Severity::Ok, Status::True, ReasonCode::HostHasRoom);
         let info = condition(Severity::Info, Status::Unknown, ReasonCode::EtcdDiskUnmeasured);
-        let blind = condition(Severity::Info, Status::Unknown, ReasonCode::PermissionDenied);
+        let dim = condition(Severity::Info, Status::Unknown, ReasonCode::PermissionDenied);
+        let blind = condition(Severity::Warn, Status::Unknown, ReasonCode::PermissionDenied);
         let warn = condition(Severity::Warn, Status::True, ReasonCode::DiskSpaceLow);
         let error = condition(Severity::Error, Status::Unknown, ReasonCode::EtcdQuorumSuspected);
         assert_eq!(verdict(&[]), Exit::Ok);
-        assert_eq!(verdict(&[ok.clone(), info.clone()]), Exit::Ok);
+        assert_eq!(verdict(&[ok.clone(), info.clone(), dim.clone()]), Exit::Ok);
+        assert_eq!(verdict(&[warn.clone(), dim]), Exit::CheckWarning);
         assert_eq!(verdict(&[ok.clone(), blind.clone()]), Exit::CheckUnknown);
-        assert_eq!(verdict(&[blind.clone(), warn.clone(), ok.clone()]), Exit::CheckWarning);
+        assert_eq!(verdict(&[blind.clone(), warn.clone(), ok.clone()]), Exit::CheckUnknown);
+        assert_eq!(verdict(&[warn.clone(), blind.clone()]), Exit::CheckUnknown);
         assert_eq!(verdict(&[error, blind, warn, ok]), Exit::CheckError);
     }
 }

@@ -11,28 +11,55 @@ use outrider_agent::sense::SenseContext;
 use outrider_protocol::{Check, CheckFacts, NodeConditions, NodeFacts, Timestamp};
 
 use crate::cli::{CheckArgs, SensorArgs};
-use crate::exit::{Exit, verdict};
+use crate::commands::get::Object;
+use crate::exit::{Exit, verdict, worse};
 use crate::output::{Format, Screen, UsageError, document, text};
+use crate::show::conditions::Owned;
 use crate::show::report::Layout;
-use crate::show::{nagios, report};
+use crate::show::{nagios, report, worst_first};
 
 /// Where the packaged daemon answers.
 const SOCKET: &str = "/run/outrider/agent.sock";
 
 /// Runs the command.
 pub(crate) async fn run(args: CheckArgs, screen: &mut Screen) -> anyhow::Result<Exit> {
-    let facts = facts(&args.sensors, screen).await?;
-    let conditions = outrider_diagnosis::diagnose(&facts);
+    let only = &args.sensors.only;
+    let facts = read(&args.sensors, true, screen).await?;
+    let mut conditions = outrider_diagnosis::diagnose(&facts);
+    if !only.is_empty() && !only.contains(&Check::Clock) {
+        // Read for the sake of the certificates' dates, and not asked about.
+        conditions.conditions.retain(|c| c.condition_type.check_of(&c.subject) != Check::Clock);
+        conditions.not_applicable.retain(|n| n.check != Check::Clock);
+    }
+    let unjudged = unjudged(&conditions, only);
     if let Some(path) = &args.facts_out {
         std::fs::write(path, document::json(&facts)?)
             .with_context(|| format!("cannot write the facts to {}", path.display()))?;
     }
-    let text = match &args.output {
-        Format::Nagios => nagios::line(&conditions, &facts),
+    let shown = match &args.output {
+        Format::Nagios => nagios::line(&conditions, &facts, &unjudged),
         format => show(&conditions, format, screen)?,
     };
-    screen.write(&text)?;
-    Ok(verdict(&conditions.conditions))
+    screen.write(&shown)?;
+    if !unjudged.is_empty() && !matches!(args.output, Format::Nagios) {
+        screen.note(&format!("unknown: {}", text::printable(&unjudged.join("; "))));
+    }
+    let nothing = !unjudged.is_empty() || conditions.conditions.is_empty();
+    let least = if nothing { Exit::CheckUnknown } else { Exit::Ok };
+    Ok(worse(verdict(&conditions.conditions), least))
+}
+
+/// What was asked for by name and could not be judged, and why: who names a check wants a verdict, and its absence is
+/// none. Where nobody named it, a check that does not apply here is in order.
+fn unjudged(conditions: &NodeConditions, only: &[Check]) -> Vec<String> {
+    let judged =
+        |check: &Check| conditions.conditions.iter().any(|c| c.condition_type.check_of(&c.subject) == *check);
+    let why = |check: &Check| match conditions.not_applicable.iter().find(|n| n.check == *check) {
+        Some(found) => Some(format!("{check}: not applicable here: {}", found.reason)),
+        None if conditions.conditions.is_empty() => Some(format!("{check}: nothing was found to judge")),
+        None => None,
+    };
+    only.iter().filter(|check| !judged(check)).filter_map(why).collect()
 }
 
 /// The conditions of one node in this format.
@@ -40,17 +67,29 @@ pub(crate) fn show(conditions: &NodeConditions, format: &Format, screen: &Screen
     Ok(match format {
         Format::Json => document::json(conditions)?,
         Format::Yaml => document::yaml(conditions)?,
-        Format::Name => format!("node/{}\n", conditions.node.name),
+        Format::Name => names(conditions),
         Format::Wide => report::node(conditions, Layout::on(screen, true)),
         _ => report::node(conditions, Layout::on(screen, false)),
     })
 }
 
+/// The conditions by name, as `outrider get conditions -o name` prints them.
+pub(crate) fn names(verdict: &NodeConditions) -> String {
+    let object = format!("node/{}", verdict.node.name);
+    let name = |c| Owned::new(object.clone(), verdict.node.simulated, c).path() + "\n";
+    worst_first(&verdict.conditions).into_iter().map(name).collect()
+}
+
 /// The facts of this machine: of the daemon's last turn for a caller who may read less than the daemon, else of a pass
 /// of our own. The daemon's carry its latches, so that judging them gives its verdict, hysteresis included.
 pub(crate) async fn facts(args: &SensorArgs, screen: &mut Screen) -> anyhow::Result<NodeFacts> {
+    read(args, false, screen).await
+}
+
+/// [`facts`]; where they are `to_judge`, what the judgement needs besides is read as well.
+async fn read(args: &SensorArgs, to_judge: bool, screen: &mut Screen) -> anyhow::Result<NodeFacts> {
     if nix::unistd::geteuid().is_root() || args.config.is_some() {
-        return sense(args, screen).await;
+        return sense(args, to_judge, screen).await;
     }
     let answer = local::ask(Path::new(SOCKET), Ask::Facts).await;
     let facts = match answer {
@@ -64,14 +103,23 @@ pub(crate) async fn facts(args: &SensorArgs, screen: &mut Screen) -> anyhow::Res
             screen.note(&format!(
                 "note: without root; this is what the daemon on this machine read and judged {age} ago"
             ));
-            keep_only(&mut facts, &args.only);
+            keep_only(&mut facts, &wanted(&args.only, to_judge));
             Ok(facts)
         }
         Err(why) => {
             screen.note(&format!("note: without root, and {why}; this is what your user may read itself"));
-            sense(args, screen).await
+            sense(args, to_judge, screen).await
         }
     }
+}
+
+/// The checks to read: an end of a certificate that is told by a wrong clock is unknown, so its check needs the clock.
+fn wanted(only: &[Check], to_judge: bool) -> Vec<Check> {
+    let mut wanted = only.to_vec();
+    if to_judge && only.contains(&Check::Certificates) && !only.contains(&Check::Clock) {
+        wanted.push(Check::Clock);
+    }
+    wanted
 }
 
 /// Leaves out of the daemon's facts what was not asked for.
@@ -105,7 +153,7 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 /// One pass of the sensors, with the configuration of this machine or of one file.
-pub(crate) async fn sense(args: &SensorArgs, screen: &mut Screen) -> anyhow::Result<NodeFacts> {
+async fn sense(args: &SensorArgs, to_judge: bool, screen: &mut Screen) -> anyhow::Result<NodeFacts> {
     let source = match &args.config {
         Some(file) if !file.exists() => {
             return Err(UsageError(format!("--config: there is no file {}", file.display())).into());
@@ -122,7 +170,10 @@ pub(crate) async fn sense(args: &SensorArgs, screen: &mut Screen) -> anyhow::Res
         screen.note(&format!("warning: {problem}"));
     }
     let cx = machine();
-    let facts = screen.busy("Reading this machine", capture(&loaded.settings, &cx, &args.only)).await;
+    // The clock is read unasked only where the configuration has not switched it off.
+    let clock_is_on = loaded.settings.checks.get(&Check::Clock).is_none_or(|clock| clock.enabled);
+    let only = wanted(&args.only, to_judge && clock_is_on);
+    let facts = screen.busy("Reading this machine", capture(&loaded.settings, &cx, &only)).await;
     // Asked for some checks only, one is not told about others; that the configuration is not in force is no other.
     let whole = args.only.is_empty() || !loaded.problems.is_empty();
     Ok(if whole { with_config(facts, &loaded) } else { facts })

@@ -14,7 +14,11 @@ use serde::{Deserialize, Serialize};
 use crate::cli::DiagnoseArgs;
 use crate::exit::Exit;
 use crate::output::{Format, Screen, document};
+use crate::show::conditions::Owned;
 use crate::show::report::{self, Layout};
+use crate::show::worst_first;
+
+use super::get::Object;
 
 /// Most bytes of one file: ten thousand nodes' facts. More is no captured facts but a mistake.
 const MAX_BYTES: u64 = 1 << 30;
@@ -55,8 +59,12 @@ pub(crate) async fn run(args: DiagnoseArgs, screen: &mut Screen) -> anyhow::Resu
 }
 
 fn names(diagnosis: &Diagnosis) -> String {
-    let nodes = diagnosis.nodes.iter().map(|node| format!("node/{}\n", node.node.name));
-    nodes.chain(diagnosis.clusters.iter().map(|cluster| format!("cluster/{}\n", cluster.name))).collect()
+    let nodes = diagnosis.nodes.iter().map(super::check::names);
+    let clusters = diagnosis.clusters.iter().flat_map(|cluster| {
+        let name = |c| Owned::new(cluster.path(), false, c).path() + "\n";
+        worst_first(&cluster.conditions).into_iter().map(name)
+    });
+    nodes.chain(clusters).collect()
 }
 
 fn table(diagnosis: &Diagnosis, layout: Layout) -> String {

@@ -3,7 +3,7 @@
 use outrider_protocol::{NodeConditions, NodeFacts, Severity, Status};
 
 use super::{in_short, worst_first};
-use crate::exit::{Exit, of_one, verdict};
+use crate::exit::{Exit, of_one, verdict, worse};
 use crate::output::text;
 
 /// One number to draw: label, value with its unit, and `;warn;crit;min;max`.
@@ -27,9 +27,12 @@ impl Perf {
     }
 }
 
-/// `OUTRIDER CRITICAL - … | …`; the conditions are those of `facts`, which the numbers come from.
-pub(crate) fn line(conditions: &NodeConditions, facts: &NodeFacts) -> String {
-    let word = match verdict(&conditions.conditions) {
+/// `OUTRIDER CRITICAL - … | …`; the conditions are those of `facts`, which the numbers come from. `unjudged` is what was
+/// asked for and could not be judged.
+pub(crate) fn line(conditions: &NodeConditions, facts: &NodeFacts, unjudged: &[String]) -> String {
+    let nothing = conditions.conditions.is_empty() || !unjudged.is_empty();
+    let least = if nothing { Exit::CheckUnknown } else { Exit::Ok };
+    let word = match worse(verdict(&conditions.conditions), least) {
         Exit::CheckError => "CRITICAL",
         Exit::CheckWarning => "WARNING",
         Exit::CheckUnknown => "UNKNOWN",
@@ -39,9 +42,17 @@ pub(crate) fn line(conditions: &NodeConditions, facts: &NodeFacts) -> String {
         .into_iter()
         .filter(|c| of_one(c) != Exit::Ok)
         .map(|c| format!("{}: {}", in_short(c), c.message.trim_end_matches('.')))
+        .chain(unjudged.iter().cloned())
         .collect();
     let text = match told.as_slice() {
-        [] => format!("{} judged, all is well", text::count(conditions.conditions.len(), "condition")),
+        [] if nothing => "nothing was judged".to_owned(),
+        [] => {
+            let judged = text::count(conditions.conditions.len(), "condition");
+            match conditions.conditions.iter().filter(|c| c.status == Status::Unknown).count() {
+                0 => format!("{judged} judged, all is well"),
+                n => format!("{judged} judged, nothing to look at; {n} of them could not be told"),
+            }
+        }
         told => told.join("; "),
     };
     let mut perf = counts(conditions);

@@ -316,10 +316,17 @@ fn the_verdict_over_one_node() {
 #[test]
 fn one_line_for_a_monitoring_system() {
     let facts = serde_json::from_str(include_str!("../simulate/recordings/rancher-server.json")).unwrap();
-    let line = nagios::line(&verdict(), &facts);
+    let line = nagios::line(&verdict(), &facts, &[]);
     assert_eq!(line.matches('\n').count(), 1);
     assert_eq!(line.matches('|').count(), 1);
     golden("nagios.txt", &line);
+    let nothing = NodeConditions { conditions: Vec::new(), ..verdict() };
+    assert!(nagios::line(&nothing, &facts, &[]).starts_with("OUTRIDER UNKNOWN - nothing was judged |"));
+    let asked = ["etcd: not applicable here: no etcd".to_owned()];
+    assert!(
+        nagios::line(&nothing, &facts, &asked)
+            .starts_with("OUTRIDER UNKNOWN - etcd: not applicable here: no etcd |")
+    );
 }
 
 #[test]

@@ -49,10 +49,57 @@ fn every_format_of_a_check_is_what_it_says() {
     let yaml = home.run(["check", "-o", "yaml", "--only", "host"]);
     assert!(yaml.out.contains("kind: NodeConditions"), "{yaml:#?}");
     let name = home.run(["check", "-o", "name", "--only", "host"]);
-    assert!(name.out.starts_with("node/") && name.out.lines().count() == 1, "{name:#?}");
+    let of_host = |line: &str| line.starts_with("node/") && line.contains("/HostHealthy");
+    assert!(name.out.lines().count() > 0 && name.out.lines().all(of_host), "{name:#?}");
     let table = home.run(["check", "--only", "host"]);
     assert!(table.out.contains("SEVERITY  CONDITION"), "{table:#?}");
     assert!(!table.out.contains('\x1b'), "colour in a pipe: {table:#?}");
+}
+
+#[test]
+fn a_check_that_was_named_and_cannot_be_judged_is_unknown() {
+    let home = Home::new();
+    // Without a configuration there is no load balancer, on whatever machine this runs.
+    let file = home.path().join("agent.toml");
+    std::fs::write(&file, "").unwrap();
+    let config = file.to_str().unwrap();
+    let only = |format: &str, checks: &str| {
+        home.run(["check", "--config", config, "-o", format, "--only", checks]).with_code(3)
+    };
+    let why = "load-balancer: not applicable here: no load balancer is configured";
+    let line = only("nagios", "load-balancer").out;
+    assert!(line.starts_with(&format!("OUTRIDER UNKNOWN - {why} | ")), "{line}");
+    let table = only("table", "load-balancer").says(&[&format!("unknown: {why}")]);
+    assert!(table.out.contains("nothing was judged") && !table.out.contains("all is well"), "{table:#?}");
+    let json = only("json", "load-balancer").json();
+    assert_eq!(json["notApplicable"][0]["check"], "load-balancer", "{json:#}");
+    // Beside one that was judged it is missing as well; unasked, it is in order.
+    let both = home.run(["check", "--config", config, "-o", "nagios", "--only", "host,load-balancer"]);
+    assert!(matches!(both.code, Some(2 | 3)) && both.out.contains(why), "{both:#?}");
+    assert!(!home.run(["check", "--config", config, "-o", "nagios"]).out.contains("not applicable"));
+}
+
+#[test]
+fn the_dates_of_certificates_are_judged_with_the_clock_read_and_unshown() {
+    let home = Home::new();
+    let facts = home.path().join("facts.json");
+    let read = |checks: &str, config: &str| -> (Value, Value) {
+        let file = home.path().join("agent.toml");
+        std::fs::write(&file, config).unwrap();
+        let args =
+            ["check", "--config", file.to_str().unwrap(), "-o", "json", "--only", checks, "--facts-out"];
+        let check = home.run(args.into_iter().chain([facts.to_str().unwrap()]));
+        (serde_json::from_slice(&std::fs::read(&facts).unwrap()).unwrap(), check.json())
+    };
+    let (with, verdict) = read("certificates", "");
+    assert!(with["checks"]["clock"].is_object(), "{with:#}");
+    assert!(!verdict.to_string().contains("ClockSynchronized"), "{verdict:#}");
+    let (switched_off, _) = read("certificates", "[checks.clock]\nenabled = false\n");
+    assert!(switched_off["checks"]["clock"].is_null(), "{switched_off:#}");
+    let (_, both) = read("certificates,clock", "");
+    assert!(both.to_string().contains("ClockSynchronized"), "{both:#}");
+    let (host, _) = read("host", "");
+    assert!(host["checks"]["clock"].is_null(), "{host:#}");
 }
 
 #[test]
