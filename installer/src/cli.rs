@@ -51,7 +51,7 @@ pub(crate) enum Command {
     /// Run everything in one process: a coordinator, the agent of this machine, simulated nodes
     ///
     /// State is kept, so that a second run picks up where the first ended. Ctrl-C ends it. While it runs, `outrider
-    /// get nodes` and its relatives reach it without a login.
+    /// get nodes` and its relatives reach it without a login; where another context is in use, with `--context up`.
     Up(UpArgs),
     /// Look at this machine once, without a coordinator
     ///
@@ -85,6 +85,8 @@ pub(crate) enum Command {
     Get(GetArgs),
     /// Show all that is known of one node or cluster
     Describe(DescribeArgs),
+    /// Say what a reason of a condition means, and where its runbook is
+    Explain(ExplainArgs),
     /// Follow the fleet: one line for every transition
     Watch(WatchArgs),
     /// Remember a coordinator and its operator token
@@ -198,7 +200,7 @@ pub(crate) struct TokenCreateArgs {
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) ttl: Option<std::time::Duration>,
     /// Nodes it admits [default: 1; with --pool, no limit]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) uses: Option<u32>,
     /// Node names it may be used for, as a glob such as 'pool1-*'
     #[arg(long, value_name = "GLOB", default_value = "")]
@@ -280,6 +282,13 @@ pub(crate) struct DescribeArgs {
     /// How it is printed
     #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = FormatParser::DESCRIBE)]
     pub(crate) output: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// The reason, such as EtcdQuorumLost, as tables show it
+    #[arg(value_name = "REASON")]
+    pub(crate) reason: String,
 }
 
 #[derive(Debug, Args)]
@@ -372,7 +381,7 @@ pub(crate) enum Described {
     Cluster,
 }
 
-/// `20s`, `5m`, `24h`, `90d`, `1h30m`; a bare number counts seconds.
+/// `20s`, `5m`, `24h`, `90d`, `1h30m`. A bare number could be meant in any unit, and is refused.
 fn duration(text: &str) -> Result<std::time::Duration, String> {
     let refuse = || format!("{text:?} is no duration; write for example 20s, 5m, 1h30m or 90d");
     let parse = |digits: &str| digits.parse::<u64>().map_err(|_| refuse());
@@ -395,10 +404,10 @@ fn duration(text: &str) -> Result<std::time::Duration, String> {
         digits.clear();
     }
     if !digits.is_empty() {
-        if digits.len() != text.len() {
-            return Err(refuse());
-        }
-        seconds = parse(&digits)?;
+        return Err(match digits.len() == text.len() {
+            true => format!("{text:?} has no unit; write {text}s, {text}m or {text}h"),
+            false => refuse(),
+        });
     }
     // Ten years: anything longer is a slip of the hand, and far below what a timer can hold.
     match seconds {
@@ -434,13 +443,18 @@ mod tests {
 
     #[test]
     fn durations_are_read_or_refused() {
-        for (text, seconds) in [("20s", 20), ("5m", 300), ("1h30m", 5400), ("90d", 7_776_000), ("45", 45)] {
+        for (text, seconds) in [("20s", 20), ("5m", 300), ("1h30m", 5400), ("90d", 7_776_000)] {
             assert_eq!(duration(text), Ok(Duration::from_secs(seconds)), "{text}");
         }
         for text in ["", "0", "0s", "s", "5", "-5s", "5x", "1h30", "99999999999999999999s", "9999999d"] {
-            assert!(duration(text).is_err() || text == "5", "{text:?} was taken");
+            assert!(duration(text).is_err(), "{text:?} was taken");
         }
-        for (text, why) in [("0s", "longer than zero"), ("0", "longer than zero"), ("9999d", "ten years")] {
+        for (text, why) in [
+            ("0s", "longer than zero"),
+            ("5", "\"5\" has no unit; write 5s, 5m or 5h"),
+            ("1h30", "is no duration"),
+            ("9999d", "ten years"),
+        ] {
             assert!(duration(text).unwrap_err().contains(why), "{text}");
         }
     }

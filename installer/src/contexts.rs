@@ -108,6 +108,21 @@ impl Endpoint {
     }
 }
 
+impl Endpoint {
+    /// What to add to an error when a remembered coordinator cannot be reached and an `up` of this machine can.
+    pub(crate) fn instead(&self) -> String {
+        let running = folders::state().ok().and_then(|folder| up::running(&folder).ok().flatten());
+        match running {
+            Some(up)
+                if self.chosen_by.starts_with("context ") && !self.url.to_string().starts_with(&up.url) =>
+            {
+                format!("; `outrider up` runs on this machine (pid {}): use --context {LOCAL}", up.pid)
+            }
+            _ => String::new(),
+        }
+    }
+}
+
 /// A coordinator's address: https, and nothing behind the port.
 pub(crate) fn coordinator_url(text: &str) -> anyhow::Result<Url> {
     let url = Url::parse(text).map_err(|e| UsageError(e.to_string()))?;

@@ -64,6 +64,7 @@ async fn run(cli: Cli, screen: &mut Screen) -> anyhow::Result<Exit> {
         Command::Label(args) => commands::label::run(args, global, screen).await,
         Command::Get(args) => commands::get::run(args, global, screen).await,
         Command::Describe(args) => commands::describe::run(args, global, screen).await,
+        Command::Explain(args) => commands::explain::run(&args, screen),
         Command::Watch(args) => commands::watch::run(args, global, screen).await,
         Command::Login(args) => commands::login::run(args, global, screen).await,
         Command::Context(args) => commands::context::run(args, screen),

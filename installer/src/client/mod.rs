@@ -135,7 +135,11 @@ impl Client {
             }
             _ => "",
         };
-        Unreachable(format!("cannot talk to the coordinator at {url} ({chosen_by}): {failure}{trust}")).into()
+        let instead = self.endpoint.instead();
+        Unreachable(format!(
+            "cannot talk to the coordinator at {url} ({chosen_by}): {failure}{trust}{instead}"
+        ))
+        .into()
     }
 
     fn request(&self, method: Method, path: &str, body: Bytes) -> anyhow::Result<Request<Bytes>> {
@@ -186,6 +190,28 @@ pub(crate) fn refusal(status: StatusCode, body: &[u8]) -> anyhow::Error {
              in between ends TLS"
         ),
     }
+}
+
+/// A refusal in the words of this program: the API's advice is for whoever calls it, and for agents. `name` is what the
+/// person asked about.
+pub(crate) fn in_our_words(error: anyhow::Error, name: &str) -> anyhow::Error {
+    let Some(Refused(refused)) = error.downcast_ref::<Refused>() else { return error };
+    let mut refused = refused.clone();
+    match refused.reason.as_str() {
+        "NodeUnknown" | "NotFound" => {
+            refused.message = format!("there is no node {name:?}");
+            refused.advice = "`outrider get nodes` lists the names.".to_owned();
+        }
+        "TokenUnknown" => {
+            refused.message = format!("there is no token {name:?}");
+            refused.advice = "`outrider token list` shows their ids.".to_owned();
+        }
+        "BadTokenRequest" => {
+            refused.advice = "See `outrider token create --help`; no token was made.".to_owned()
+        }
+        _ => return error,
+    }
+    Refused(refused).into()
 }
 
 /// `text` as one segment of a path or value of a query.

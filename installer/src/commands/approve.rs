@@ -3,7 +3,7 @@
 use http::Method;
 
 use crate::cli::{ApproveArgs, Global};
-use crate::client::{Client, percent_encoded};
+use crate::client::{Client, in_our_words, percent_encoded};
 use crate::contexts;
 use crate::exit::Exit;
 use crate::output::Screen;
@@ -16,7 +16,7 @@ pub(crate) async fn run(args: ApproveArgs, global: &Global, screen: &mut Screen)
         let path = format!("/v1/nodes/{}/approve", percent_encoded(node));
         match client.order(Method::POST, &path).await {
             Ok(()) => screen.write(&format!("node/{node} approved\n"))?,
-            Err(error) => exit = screen.failure(&error, Exit::Usage),
+            Err(error) => exit = screen.failure(&in_our_words(error, node), Exit::Usage),
         }
     }
     Ok(exit)

@@ -11,6 +11,7 @@ use crate::client::{Client, Refused, percent_encoded};
 use crate::contexts;
 use crate::exit::Exit;
 use crate::output::{Column, Format, Screen, Table, UsageError, document};
+use crate::show::clusters::Members;
 use crate::show::{clusters, conditions, nodes, worst_first};
 
 use super::follow;
@@ -27,8 +28,8 @@ pub(crate) trait Object: Serialize + Clone + Send + Sync + 'static {
     fn row_mark(&self) -> String {
         self.mark()
     }
-    /// Its columns.
-    fn columns(now: Timestamp) -> Vec<Column<Self>>;
+    /// Its columns; a cluster's tell of its nodes as well.
+    fn columns(now: Timestamp, members: &Members) -> Vec<Column<Self>>;
 }
 
 impl Object for NodeView {
@@ -59,7 +60,7 @@ impl Object for NodeView {
         )
     }
 
-    fn columns(now: Timestamp) -> Vec<Column<Self>> {
+    fn columns(now: Timestamp, _members: &Members) -> Vec<Column<Self>> {
         nodes::columns(now)
     }
 }
@@ -75,8 +76,8 @@ impl Object for ClusterView {
         format!("{:?}{}", self.nodes, marks(&self.conditions))
     }
 
-    fn columns(_now: Timestamp) -> Vec<Column<Self>> {
-        clusters::columns()
+    fn columns(_now: Timestamp, members: &Members) -> Vec<Column<Self>> {
+        clusters::columns(members)
     }
 }
 
@@ -93,7 +94,7 @@ impl Object for conditions::Owned {
         marks([&self.condition])
     }
 
-    fn columns(now: Timestamp) -> Vec<Column<Self>> {
+    fn columns(now: Timestamp, _members: &Members) -> Vec<Column<Self>> {
         conditions::columns(now)
     }
 }
@@ -116,7 +117,7 @@ pub(crate) async fn run(args: GetArgs, global: &Global, screen: &mut Screen) -> 
     let mut client = Client::new(contexts::choose(global, screen)?).await?;
     match args.kind {
         Kind::Nodes => show(&args, &mut client, screen, wanted_nodes).await,
-        Kind::Clusters => show(&args, &mut client, screen, wanted_clusters).await,
+        Kind::Clusters => show(&args, &mut client, screen, clusters_and_members).await,
         Kind::Conditions => show(&args, &mut client, screen, wanted_conditions).await,
     }
 }
@@ -132,16 +133,22 @@ async fn show<T: Object>(
         let mut known: BTreeMap<String, String> = BTreeMap::new();
         let in_rows = matches!(args.output, Format::Table | Format::Wide);
         return follow::every_change(client, screen, async |client, screen| {
-            let found = read(client, args).await?;
-            let changed: Vec<T> = found
-                .items
+            let mut found = read(client, args).await?;
+            let items = std::mem::take(&mut found.items);
+            let changed: Vec<T> = items
                 .into_iter()
                 .filter(|item| {
-                    let mark = if in_rows { item.row_mark() } else { item.mark() };
+                    let mut mark = if in_rows { item.row_mark() } else { item.mark() };
+                    if let (true, Some(members)) = (
+                        in_rows,
+                        item.path().strip_prefix("cluster/").and_then(|name| found.members.get(name)),
+                    ) {
+                        mark.push_str(&format!("{members:?}"));
+                    }
                     known.insert(item.path(), mark.clone()) != Some(mark)
                 })
                 .collect();
-            printer.changes(&changed, screen)
+            printer.changes(&changed, &found.members, screen)
         })
         .await;
     }
@@ -165,6 +172,8 @@ pub(crate) struct Found<T> {
     items: Vec<T>,
     missing: Vec<anyhow::Error>,
     revision: u64,
+    /// How the nodes of clusters are; empty where something else is listed.
+    members: Members,
 }
 
 async fn wanted_nodes(client: &mut Client, args: &GetArgs) -> anyhow::Result<Found<NodeView>> {
@@ -172,22 +181,42 @@ async fn wanted_nodes(client: &mut Client, args: &GetArgs) -> anyhow::Result<Fou
         let selector =
             args.selector.as_deref().map(|text| format!("labelSelector={}", percent_encoded(text)));
         let list: List<NodeView> = client.list("/v1/nodes", &selector.unwrap_or_default()).await?;
-        return Ok(Found { items: list.items, missing: Vec::new(), revision: list.revision });
+        return Ok(Found {
+            items: list.items,
+            missing: Vec::new(),
+            revision: list.revision,
+            members: Members::new(),
+        });
     }
     by_name(client, "nodes", &args.names).await
+}
+
+/// Clusters, and where they are shown as rows how their nodes are.
+async fn clusters_and_members(client: &mut Client, args: &GetArgs) -> anyhow::Result<Found<ClusterView>> {
+    let mut found = wanted_clusters(client, args).await?;
+    if matches!(args.output, Format::Table | Format::Wide) && !found.items.is_empty() {
+        found.members = clusters::members(&client.list::<NodeView>("/v1/nodes", "").await?.items);
+    }
+    Ok(found)
 }
 
 async fn wanted_clusters(client: &mut Client, args: &GetArgs) -> anyhow::Result<Found<ClusterView>> {
     if args.names.is_empty() {
         let list: List<ClusterView> = client.get("/v1/clusters").await?;
-        return Ok(Found { items: list.items, missing: Vec::new(), revision: list.revision });
+        return Ok(Found {
+            items: list.items,
+            missing: Vec::new(),
+            revision: list.revision,
+            members: Members::new(),
+        });
     }
     by_name(client, "clusters", &args.names).await
 }
 
 async fn wanted_conditions(client: &mut Client, args: &GetArgs) -> anyhow::Result<Found<conditions::Owned>> {
     let mut nodes: Found<NodeView>;
-    let mut clusters: Found<ClusterView> = Found { items: Vec::new(), missing: Vec::new(), revision: 0 };
+    let mut clusters: Found<ClusterView> =
+        Found { items: Vec::new(), missing: Vec::new(), revision: 0, members: Members::new() };
     if args.names.is_empty() {
         nodes = wanted_nodes(client, args).await?;
         if args.selector.is_none() {
@@ -205,13 +234,24 @@ async fn wanted_conditions(client: &mut Client, args: &GetArgs) -> anyhow::Resul
     let of_nodes = nodes.items.iter().flat_map(|node| {
         node.conditions.iter().map(|c| conditions::Owned::new(node.path(), node.simulated, c))
     });
+    let all: Vec<NodeView> = match clusters.items.is_empty() || args.names.is_empty() {
+        true => Vec::new(),
+        // Whether a cluster is simulated is told by its nodes, and those were not asked for.
+        false => client.list::<NodeView>("/v1/nodes", "").await?.items,
+    };
     let of_clusters = clusters.items.iter().flat_map(|cluster| {
-        let simulated = nodes.items.iter().any(|node| node.cluster == cluster.name && node.simulated);
+        let simulated =
+            nodes.items.iter().chain(&all).any(|node| node.cluster == cluster.name && node.simulated);
         cluster.conditions.iter().map(move |c| conditions::Owned::new(cluster.path(), simulated, c))
     });
     let mut items: Vec<conditions::Owned> = of_nodes.chain(of_clusters).collect();
     conditions::sort(&mut items);
-    Ok(Found { items, missing: nodes.missing, revision: nodes.revision.max(clusters.revision) })
+    Ok(Found {
+        items,
+        missing: nodes.missing,
+        revision: nodes.revision.max(clusters.revision),
+        members: Members::new(),
+    })
 }
 
 async fn by_name<T: serde::de::DeserializeOwned>(
@@ -219,7 +259,7 @@ async fn by_name<T: serde::de::DeserializeOwned>(
     kind: &str,
     names: &[String],
 ) -> anyhow::Result<Found<T>> {
-    let mut found = Found { items: Vec::new(), missing: Vec::new(), revision: 0 };
+    let mut found = Found { items: Vec::new(), missing: Vec::new(), revision: 0, members: Members::new() };
     for name in names {
         match one(client, kind, name).await {
             Ok(item) => found.items.push(item),
@@ -262,13 +302,13 @@ impl<T: Object> Printer<T> {
             table: Table::new(Vec::new(), false),
             titled: args.no_headers,
         };
-        printer.table = printer.fresh(screen);
+        printer.table = printer.fresh(&Members::new(), screen);
         printer
     }
 
-    fn fresh(&self, screen: &Screen) -> Table<T> {
+    fn fresh(&self, members: &Members, screen: &Screen) -> Table<T> {
         let now = Timestamp::from(std::time::SystemTime::now());
-        Table::new(T::columns(now), matches!(self.format, Format::Wide)).on(screen)
+        Table::new(T::columns(now, members), matches!(self.format, Format::Wide)).on(screen)
     }
 
     fn all(&mut self, found: &Found<T>, args: &GetArgs, screen: &mut Screen) -> anyhow::Result<()> {
@@ -278,6 +318,7 @@ impl<T: Object> Printer<T> {
             continue_token: String::new(),
             items: found.items.clone(),
         };
+        self.table = self.fresh(&found.members, screen);
         // One name asks for one object, and that is what is printed.
         let alone = (args.names.len() == 1 && args.kind != Kind::Conditions).then(|| found.items.first());
         let value = match alone {
@@ -292,12 +333,13 @@ impl<T: Object> Printer<T> {
             Format::JsonPath(template) => template.render(&value),
             _ if found.items.is_empty() => String::new(),
             _ if args.no_headers => self.table.more(&found.items),
-            _ => self.table.render(&found.items),
+            Format::Wide => self.table.render(&found.items),
+            _ => self.fresh(&found.members, screen).compact(&found.items).render(&found.items),
         };
         screen.write(&text)
     }
 
-    fn changes(&mut self, changed: &[T], screen: &mut Screen) -> anyhow::Result<()> {
+    fn changes(&mut self, changed: &[T], members: &Members, screen: &mut Screen) -> anyhow::Result<()> {
         if changed.is_empty() {
             return Ok(());
         }
@@ -321,7 +363,7 @@ impl<T: Object> Printer<T> {
             }
             _ => {
                 // Ages count to the moment of printing; the widths stay those of the first rows.
-                let now = self.fresh(screen);
+                let now = self.fresh(members, screen);
                 self.table.take_columns_of(now);
                 text = if self.titled { self.table.more(changed) } else { self.table.render(changed) };
                 self.titled = true;

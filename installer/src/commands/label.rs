@@ -7,7 +7,7 @@ use http::Method;
 use outrider_protocol::{NodeLabels, NodeView, TypeMeta};
 
 use crate::cli::{Global, LabelArgs};
-use crate::client::{Client, percent_encoded};
+use crate::client::{Client, in_our_words, percent_encoded};
 use crate::contexts;
 use crate::exit::Exit;
 use crate::output::{Format, Screen, UsageError, document};
@@ -19,7 +19,8 @@ pub(crate) async fn run(args: LabelArgs, global: &Global, screen: &mut Screen) -
     let mut client = Client::new(contexts::choose(global, screen)?).await?;
     let change = NodeLabels { meta: TypeMeta::new("NodeLabels"), labels, overwrite: args.overwrite };
     let path = format!("/v1/nodes/{}/labels", percent_encoded(&args.node));
-    let node: NodeView = client.send(Method::PATCH, &path, &change).await?;
+    let node: NodeView =
+        client.send(Method::PATCH, &path, &change).await.map_err(|error| in_our_words(error, &args.node))?;
     let text = match args.output {
         Format::Json => document::json(&node)?,
         Format::Yaml => document::yaml(&node)?,

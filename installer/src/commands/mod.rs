@@ -5,6 +5,7 @@ pub(crate) mod check;
 pub(crate) mod context;
 pub(crate) mod describe;
 pub(crate) mod diagnose;
+pub(crate) mod explain;
 pub(crate) mod facts;
 mod follow;
 pub(crate) mod generate;

@@ -4,7 +4,7 @@ use http::Method;
 use outrider_protocol::{List, NodeView, TypeMeta};
 
 use crate::cli::{Global, RevokeArgs};
-use crate::client::{Client, percent_encoded};
+use crate::client::{Client, in_our_words, percent_encoded};
 use crate::contexts;
 use crate::exit::Exit;
 use crate::output::{Format, Screen, document};
@@ -25,7 +25,7 @@ pub(crate) async fn run(args: RevokeArgs, global: &Global, screen: &mut Screen) 
                 }
                 revoked.push(view);
             }
-            Err(error) => exit = screen.failure(&error, Exit::Usage),
+            Err(error) => exit = screen.failure(&in_our_words(error, node), Exit::Usage),
         }
     }
     match args.output {

@@ -4,10 +4,10 @@ use http::Method;
 use outrider_protocol::{List, Timestamp, TokenKind, TokenRequest, TokenView, TypeMeta};
 
 use crate::cli::{Global, TokenArgs, TokenCommand, TokenCreateArgs};
-use crate::client::{Client, percent_encoded};
+use crate::client::{Client, in_our_words, percent_encoded};
 use crate::contexts;
 use crate::exit::Exit;
-use crate::output::{Format, Screen, Table, document};
+use crate::output::{Format, Screen, Table, document, text};
 use crate::show::tokens;
 
 /// Runs the command.
@@ -21,7 +21,7 @@ pub(crate) async fn run(args: TokenArgs, global: &Global, screen: &mut Screen) -
             for id in ids {
                 match client.order(Method::DELETE, &format!("/v1/tokens/{}", percent_encoded(&id))).await {
                     Ok(()) => screen.write(&format!("token/{id} revoked\n"))?,
-                    Err(error) => exit = screen.failure(&error, Exit::Usage),
+                    Err(error) => exit = screen.failure(&in_our_words(error, &id), Exit::Usage),
                 }
             }
             Ok(exit)
@@ -39,7 +39,7 @@ async fn create(args: TokenCreateArgs, client: &mut Client, screen: &mut Screen)
         rate_per_hour: args.rate_per_hour,
         cluster: args.cluster,
     };
-    let token: TokenView = client.post("/v1/tokens", &request).await?;
+    let token: TokenView = client.post("/v1/tokens", &request).await.map_err(|e| in_our_words(e, ""))?;
     let text = match args.output {
         Format::Json => document::json(&token)?,
         Format::Yaml => document::yaml(&token)?,
@@ -47,7 +47,24 @@ async fn create(args: TokenCreateArgs, client: &mut Client, screen: &mut Screen)
         _ => format!("{}\n", token.token),
     };
     screen.write(&text)?;
+    if !matches!(args.output, Format::Json | Format::Yaml) {
+        screen.note(&told(&token));
+    }
     Ok(Exit::Ok)
+}
+
+/// What was made, in a line: the token itself tells none of it.
+fn told(token: &TokenView) -> String {
+    let life = match token.expires_at {
+        Some(end) => format!("ends in {} ({end})", text::age(end.since(token.created_at))),
+        None => "no end".to_owned(),
+    };
+    let uses = match token.uses_left {
+        Some(1) => "for 1 node".to_owned(),
+        Some(n) => format!("for {n} nodes"),
+        None => "for any number of nodes".to_owned(),
+    };
+    format!("token/{} of kind {}: {life}, {uses}; it is shown this once", token.id, token.token_kind)
 }
 
 async fn list(format: &Format, client: &mut Client, screen: &mut Screen) -> anyhow::Result<Exit> {

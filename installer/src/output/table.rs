@@ -93,6 +93,8 @@ impl<T: AsRef<str>> From<T> for Cell {
 pub(crate) struct Column<T: ?Sized> {
     title: String,
     wide: bool,
+    /// A compact table leaves it out where no row says anything in it.
+    dispensable: bool,
     cell: Box<dyn Fn(&T) -> Cell + Send + Sync>,
 }
 
@@ -102,7 +104,12 @@ impl<T: ?Sized> Column<T> {
         title: impl Into<String>,
         cell: impl Fn(&T) -> C + Send + Sync + 'static,
     ) -> Self {
-        Self { title: title.into(), wide: false, cell: Box::new(move |item| cell(item).into()) }
+        Self {
+            title: title.into(),
+            wide: false,
+            dispensable: false,
+            cell: Box::new(move |item| cell(item).into()),
+        }
     }
 
     /// A column of `-o wide`.
@@ -111,6 +118,12 @@ impl<T: ?Sized> Column<T> {
         cell: impl Fn(&T) -> C + Send + Sync + 'static,
     ) -> Self {
         Self { wide: true, ..Self::new(title, cell) }
+    }
+
+    /// Left out of a compact table where every row has `-` or `no` in it.
+    pub(crate) fn where_told(mut self) -> Self {
+        self.dispensable = true;
+        self
     }
 }
 
@@ -136,6 +149,18 @@ impl<T: ?Sized> Table<T> {
     pub(crate) fn take_columns_of(&mut self, other: Self) {
         self.columns = other.columns;
         self.limit = other.limit;
+    }
+
+    /// Leaves out the columns that tell nothing of `items`. For a table that is printed once: rows that came later could
+    /// have something to tell.
+    pub(crate) fn compact<'a>(mut self, items: impl IntoIterator<Item = &'a T> + Clone) -> Self
+    where
+        T: 'a,
+    {
+        let says = |column: &Column<T>, item: &T| !matches!((column.cell)(item).text.as_str(), "-" | "no");
+        self.columns.retain(|c| !c.dispensable || items.clone().into_iter().any(|item| says(c, item)));
+        self.widths = self.columns.iter().map(|column| column.title.width()).collect();
+        self
     }
 
     /// How it is to look on this screen.

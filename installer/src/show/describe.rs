@@ -40,7 +40,10 @@ pub(crate) fn node(node: &NodeView, events: &[EventView], now: Timestamp, layout
         ("Addresses", identity.addresses.join(", ")),
     ]);
     out.push_str(&format!("\nConditions: {}\n", report::summary(&node.conditions, layout.colour)));
-    out.push_str(&report::rows(&node.conditions, layout));
+    if !node.conditions.is_empty() {
+        out.push_str(&report::rows(&node.conditions, layout));
+    }
+    out.push_str(&report::where_to_read_on(&node.conditions, layout));
     if !events.is_empty() {
         out.push_str(&format!(
             "\nLast transitions:\n{}",
@@ -57,12 +60,26 @@ pub(crate) fn cluster(cluster: &ClusterView, members: &[NodeView], now: Timestam
         about.extend(super::etcd::fields(etcd, now));
     }
     let mut out = fields(&about);
-    out.push_str(&format!("\nConditions: {}\n", report::summary(&cluster.conditions, layout.colour)));
-    out.push_str(&report::rows(&cluster.conditions, layout));
+    let mut summary = report::summary(&cluster.conditions, layout.colour);
+    // All may be well between the nodes and not on them.
+    let troubled = super::clusters::troubled(members);
+    if !troubled.is_empty() {
+        let need = if troubled.len() == 1 { "needs" } else { "need" };
+        let nodes = text::count(troubled.len(), "node");
+        summary = format!("{}; {nodes} {need} a look, below", summary.trim_end_matches("; all is well"));
+    }
+    out.push_str(&format!("\nConditions: {summary}\n"));
+    if !cluster.conditions.is_empty() {
+        out.push_str(&report::rows(&cluster.conditions, layout));
+    }
+    out.push_str(&report::where_to_read_on(&cluster.conditions, layout));
     if let Some(etcd) = &cluster.etcd {
         out.push_str(&super::etcd::tables(etcd, now, layout));
     }
-    out.push_str(&format!("\nNodes:\n{}", table(super::nodes::columns(now), layout).render(members)));
+    out.push_str(&format!(
+        "\nNodes:\n{}",
+        table(super::nodes::columns(now), layout).compact(members).render(members)
+    ));
     out
 }
 

@@ -10,10 +10,10 @@ pub(crate) fn columns(now: Timestamp) -> Vec<Column<NodeView>> {
     vec![
         Column::new("NAME", |node: &NodeView| node.name.clone()),
         Column::new("READY", |node: &NodeView| Cell::toned(node.ready.as_str(), node.ready)),
-        Column::new("WORST", |node: &NodeView| Cell::toned(worst(node).as_str(), worst(node))),
+        Column::new("WORST", |node: &NodeView| worst_cell(worst(node))),
         Column::new("CLUSTER", |node: &NodeView| node.cluster.clone()),
-        Column::new("ZONE", |node: &NodeView| node.zone.clone()),
-        Column::new("SIMULATED", |node: &NodeView| if node.simulated { "yes" } else { "no" }),
+        Column::new("ZONE", |node: &NodeView| node.zone.clone()).where_told(),
+        Column::new("SIMULATED", |node: &NodeView| if node.simulated { "yes" } else { "no" }).where_told(),
         Column::new("SEEN", move |node: &NodeView| text::since(node.last_seen, now)),
         Column::new("AGE", move |node: &NodeView| text::since(Some(node.enrolled_at), now)),
         Column::wide("PROFILE", |node: &NodeView| node.profile.to_string()),
@@ -28,9 +28,14 @@ pub(crate) fn columns(now: Timestamp) -> Vec<Column<NodeView>> {
     ]
 }
 
-/// The highest severity among the node's conditions.
-pub(crate) fn worst(node: &NodeView) -> Severity {
-    node.conditions.iter().map(|condition| condition.severity).max().unwrap_or(Severity::Ok)
+/// The highest severity among the node's conditions; `None` where nothing was judged.
+pub(crate) fn worst(node: &NodeView) -> Option<Severity> {
+    node.conditions.iter().map(|condition| condition.severity).max()
+}
+
+/// A severity, or `-` where nothing was judged: that is not ok.
+pub(crate) fn worst_cell(worst: Option<Severity>) -> Cell {
+    worst.map_or_else(|| Cell::from(""), |worst| Cell::toned(worst.as_str(), worst))
 }
 
 /// The worst that is to be looked at, and how many more there are; what holds a node back comes first.

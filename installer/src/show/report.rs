@@ -39,6 +39,7 @@ pub(crate) fn node(conditions: &NodeConditions, layout: Layout) -> String {
         out.push('\n');
         out.push_str(&rows(&conditions.conditions, layout));
     }
+    out.push_str(&where_to_read_on(&conditions.conditions, layout));
     if !conditions.not_applicable.is_empty() {
         out.push_str("\nNot applicable here:\n");
         out.push_str(&not_applicable(&conditions.not_applicable));
@@ -107,7 +108,12 @@ pub(crate) fn rows(conditions: &[Condition], layout: Layout) -> String {
             let cell = padded(cell, *width);
             line.push_str(&if i == 0 { tone.paint(&cell, layout.colour) } else { cell });
         }
-        let message = text::wrap(&text::printable(&condition.message), room);
+        // Wide has a column for it; here the runbook's name stands where the reading ends.
+        let told = match layout.wide {
+            true => condition.message.clone(),
+            false => format!("{} ({})", condition.message.trim_end(), condition.reason),
+        };
+        let message = text::wrap(&text::printable(&told), room);
         let mut message = message.iter();
         if !below {
             line.push_str(message.next().map_or("", String::as_str));
@@ -127,6 +133,15 @@ pub(crate) fn rows(conditions: &[Condition], layout: Layout) -> String {
         }
     }
     out
+}
+
+/// The way from a reason to its runbook, below conditions of which one is not ok.
+pub(crate) fn where_to_read_on(conditions: &[Condition], layout: Layout) -> String {
+    if conditions.iter().all(|c| c.severity == Severity::Ok) {
+        return String::new();
+    }
+    let text = "What a reason means and what to do: `outrider explain REASON`, docs/runbooks/REASON.md.";
+    format!("\n{}\n", text::wrap(text, layout.width.unwrap_or(usize::MAX)).join("\n"))
 }
 
 fn cells(condition: &Condition, wide: bool) -> Vec<String> {

@@ -332,10 +332,18 @@ fn one_line_for_a_monitoring_system() {
 #[test]
 fn lists_of_the_fleet() {
     golden("nodes.txt", &table(nodes::columns(now()), &some_nodes(), false, None, false));
+    let ordinary: Vec<_> =
+        some_nodes().into_iter().take(4).map(|node| NodeView { zone: String::new(), ..node }).collect();
+    let mut compact = Table::new(nodes::columns(now()), false).compact(&ordinary);
+    compact.limit = Some(80);
+    golden("nodes-80.txt", &compact.render(&ordinary));
     golden("nodes-wide.txt", &table(nodes::columns(now()), &some_nodes(), true, None, false));
     golden("nodes-100.txt", &table(nodes::columns(now()), &some_nodes(), false, Some(100), false));
     golden("nodes-colour.txt", &table(nodes::columns(now()), &some_nodes(), false, None, true));
-    golden("clusters.txt", &table(clusters::columns(), &some_clusters(), true, None, false));
+    golden(
+        "clusters.txt",
+        &table(clusters::columns(&clusters::members(&some_nodes())), &some_clusters(), true, None, false),
+    );
     golden("events.txt", &table(events::columns(), &some_events(), false, None, false));
     golden("tokens.txt", &table(tokens::columns(now()), &some_tokens(), true, None, false));
     let mut owned: Vec<_> = some_nodes()
@@ -357,6 +365,31 @@ fn all_that_is_known_of_one() {
         "describe-cluster-100.txt",
         &describe::cluster(&some_clusters()[1], &some_nodes()[..1], now(), narrow),
     );
+}
+
+/// A cluster is no better than its nodes, and one of which nothing was judged is not ok.
+#[test]
+fn a_cluster_is_no_better_than_its_nodes() {
+    let mut nodes = some_nodes();
+    let bare = |name: &str| ClusterView {
+        name: name.to_owned(),
+        conditions: Vec::new(),
+        ..some_clusters().remove(0)
+    };
+    let members = clusters::members(&nodes);
+    let rows = table(clusters::columns(&members), &[bare("rancher"), bare("empty")], false, None, false);
+    let rows: Vec<Vec<&str>> = rows.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!((rows[1][3], rows[2][3]), ("error", "-"), "{rows:?}");
+    assert_eq!(rows[1][4..].join(" "), "1 node needs a look: db1");
+
+    let quorum = Condition { severity: Severity::Ok, status: Status::True, ..some_conditions().remove(1) };
+    let well = ClusterView { conditions: vec![quorum], ..bare("rancher") };
+    let text = describe::cluster(&well, &nodes[..1], now(), PLAIN);
+    assert!(text.contains("Conditions: 1 ok; 1 node needs a look, below\n"), "{text}");
+    let text = describe::cluster(&bare("rancher"), &nodes[..1], now(), PLAIN);
+    assert!(!text.contains("SEVERITY") && text.contains("Conditions: nothing was judged; 1 node"), "{text}");
+    nodes[0].enrolment = "revoked".to_owned();
+    assert!(describe::cluster(&well, &nodes[..1], now(), PLAIN).contains("all is well"));
 }
 
 #[test]

@@ -10,13 +10,14 @@ use super::parts::Parts;
 use crate::cli::UpArgs;
 use crate::commands::check::now;
 use crate::commands::get::Object;
+use crate::folders;
 use crate::output::{Format, Screen, Table, document, text};
 use crate::show::{clusters, nodes};
 
 /// Time between looks at the fleet.
 const LOOK: Duration = Duration::from_secs(1);
 /// Lines kept free for the head, the titles and the shell's prompt.
-const SPARE: usize = 10;
+const SPARE: usize = 11;
 
 /// Shows the fleet until it is dropped. Where the result is printed at the end, only the address is told now.
 pub(super) async fn show(
@@ -30,12 +31,16 @@ pub(super) async fn show(
         Format::Table | Format::Wide => args.limit.is_none() || screen.interactive,
         _ => false,
     };
-    let head = format!(
+    let mut head = format!(
         "Coordinator  {}\nCA SHA-256   {}\nState        {}\n",
         parts.url(),
         parts.ca_checksum(),
         state_dir.display()
     );
+    // Other commands look for it in the usual folder only.
+    if folders::state().is_ok_and(|usual| usual == state_dir) {
+        head.push_str("Reach it     outrider --context up get nodes\n");
+    }
     if !live {
         screen.note(head.trim_end());
         return std::future::pending().await;
@@ -93,10 +98,7 @@ fn frame(head: &str, fleet: &Fleet, wide: bool, screen: &Screen) -> String {
     let room = screen
         .size()
         .map_or(usize::MAX, |(_, lines)| lines.saturating_sub(SPARE + fleet.clusters.len()).max(5));
-    format!(
-        "{head}\n{}\nCtrl-C ends it; `outrider get nodes` in another shell shows more.\n",
-        tables(fleet, wide, room, screen)
-    )
+    format!("{head}\n{}\nCtrl-C ends it.\n", tables(fleet, wide, room, screen))
 }
 
 /// Clusters, then nodes; when not all fit, the worst of them.
@@ -104,7 +106,8 @@ fn tables(fleet: &Fleet, wide: bool, room: usize, screen: &Screen) -> String {
     let mut out = String::new();
     if !fleet.clusters.is_empty() {
         let shown: &[ClusterView] = &fleet.clusters[..fleet.clusters.len().min(room)];
-        out.push_str(&Table::new(clusters::columns(), wide).on(screen).render(shown));
+        let columns = clusters::columns(&clusters::members(&fleet.nodes));
+        out.push_str(&Table::new(columns, wide).on(screen).render(shown));
         out.push('\n');
     }
     let mut shown: Vec<&NodeView> = fleet.nodes.iter().collect();
@@ -113,9 +116,13 @@ fn tables(fleet: &Fleet, wide: bool, room: usize, screen: &Screen) -> String {
         shown.sort_by_key(|node| std::cmp::Reverse(nodes::worst(node)));
         shown.truncate(room);
     }
-    out.push_str(&Table::new(nodes::columns(now()), wide).on(screen).render(shown));
+    let mut table = Table::new(nodes::columns(now()), wide).on(screen);
+    if !wide {
+        table = table.compact(shown.iter().copied());
+    }
+    out.push_str(&table.render(shown));
     if hidden > 0 {
-        let troubled = fleet.nodes.iter().filter(|node| nodes::worst(node) > Severity::Info).count();
+        let troubled = fleet.nodes.iter().filter(|node| nodes::worst(node) > Some(Severity::Info)).count();
         let of = text::count(fleet.nodes.len(), "node");
         out.push_str(&format!("… and {hidden} more; {troubled} of {of} need a look\n"));
     }

@@ -423,7 +423,14 @@ fn tokens_are_made_listed_and_revoked_and_nodes_approved() {
         format!("token/{} revoked\n", token.id)
     );
     assert!(home.run(["token", "list"]).with_code(0).out.contains("revoked"));
-    home.run(["token", "revoke", "nope"]).with_code(1).says(&["nope"]);
+    let unknown = home.run(["token", "revoke", "nope"]).with_code(1);
+    let unknown = unknown.says(&["there is no token \"nope\"", "outrider token list"]);
+    assert!(!unknown.err.contains("secret"), "{unknown:#?}");
+    home.run(["token", "create", "--uses", "0"]).with_code(64).says(&["--uses", "1"]);
+    home.run(["token", "create", "--ttl", "5"]).with_code(64).says(&["has no unit; write 5s, 5m or 5h"]);
+    let told = home.run(["token", "create", "--ttl", "24h", "--uses", "2"]).with_code(0);
+    assert_eq!(told.out.lines().count(), 1, "{told:#?}");
+    told.says(&["of kind once", "ends in 24h", "for 2 nodes"]);
     home.run(["token", "create", "--pool", "--name-pattern", "***["]).with_code(1).says(&[
         "namePattern",
         "'['",
@@ -435,7 +442,8 @@ fn tokens_are_made_listed_and_revoked_and_nodes_approved() {
     fleet.until(|| fleet.see("new1").is_some_and(|node| node.enrolment == "pending"));
     let table = home.run(["get", "nodes"]).with_code(0).out;
     assert!(table.contains("waits for approval: outrider approve new1"), "{table}");
-    let Ended { out, .. } = home.run(["approve", "new1", "nope"]).with_code(1).says(&["nope"]);
+    let Ended { out, .. } =
+        home.run(["approve", "new1", "nope"]).with_code(1).says(&["no node \"nope\"", "outrider get nodes"]);
     assert_eq!(out, "node/new1 approved\n");
     fleet.until(|| fleet.see("new1").is_some_and(|node| node.enrolment == "approved"));
 }
@@ -461,7 +469,7 @@ fn labels_are_set_selected_and_removed() {
     assert_eq!(home.run(["label", "db1", "team-"]).with_code(0).out, "node/db1 unlabeled\n");
     home.run(["label", "db1", "cluster=x"]).with_code(1).says(&["InvalidLabel", "spec.cluster"]);
     home.run(["label", "db1", "a b=x"]).with_code(1).says(&["InvalidLabel"]);
-    home.run(["label", "nope", "a=x"]).with_code(1).says(&["nope"]);
+    home.run(["label", "nope", "a=x"]).with_code(1).says(&["no node \"nope\"", "outrider get nodes"]);
     home.run(["label", "db1", "db2"]).with_code(64).says(&["neither KEY=VALUE"]);
 }
 
@@ -472,7 +480,7 @@ fn a_revoked_node_is_out_and_the_operator_is_told_what_that_means() {
     let home = fleet.home();
     let ended = home.run(["revoke", "db1", "nope"]).with_code(1);
     assert_eq!(ended.out, "node/db1 revoked\n");
-    ended.says(&["nope", "open nothing any more", "outrider token create"]);
+    ended.says(&["no node \"nope\"", "outrider get nodes", "open nothing any more", "outrider token create"]);
     assert!(home.run(["get", "nodes", "db1"]).with_code(0).out.contains("revoked by an operator"));
     let node = home.run(["revoke", "db2", "-o", "json"]).with_code(0).json();
     assert_eq!((node["kind"].as_str(), node["enrolment"].as_str()), (Some("Node"), Some("revoked")));

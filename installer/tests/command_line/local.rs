@@ -236,6 +236,13 @@ fn called_wrongly_a_check_is_unknown_and_the_rest_a_usage_error() {
     }
     home.run(["check", "--only", "nonsense"]).says(&["there is no check \"nonsense\"", "host, clock"]);
     home.run(["check", "--help"]).with_code(0);
+    home.run(["up", "--for", "20"]).with_code(64).says(&["\"20\" has no unit; write 20s, 20m or 20h"]);
+    let told = home.run(["explain", "etcdquorumlost"]).with_code(0).out;
+    assert!(
+        told.starts_with("EtcdQuorumLost: ") && told.contains("docs/runbooks/EtcdQuorumLost.md"),
+        "{told}"
+    );
+    home.run(["explain", "Nonsense"]).with_code(64).says(&["no reason \"Nonsense\""]);
     assert!(home.run(["--version"]).with_code(0).out.starts_with("outrider "));
 }
 

@@ -93,6 +93,13 @@ fn while_it_runs_others_find_it_and_a_second_is_refused() {
     let found = home.run(["get", "nodes", "-o", "name"]).with_code(0).out;
     assert_eq!(found, format!("node/{node}\n"));
     home.run(["--context", "up", "get", "nodes", node]).with_code(0);
+    // A context that is in use goes before it, also when its coordinator has gone.
+    std::fs::create_dir_all(home.contexts().parent().unwrap()).unwrap();
+    let saved = "current = \"gone\"\n[contexts.gone]\nurl = \"https://127.0.0.1:1\"\ntoken = \"OR1::a:b\"\n";
+    std::fs::write(home.contexts(), saved).unwrap();
+    home.run(["get", "nodes"]).with_code(1).says(&["context \"gone\"", "use --context up"]);
+    home.run(["--context", "up", "get", "nodes", node]).with_code(0);
+    std::fs::remove_file(home.contexts()).unwrap();
     home.run(["up", "--listen", "127.0.0.1:0", "--for", "1s"])
         .with_code(1)
         .says(&[&format!("process {}", up.id()), "--state-dir"]);

@@ -38,6 +38,7 @@ complete -c outrider -n "__fish_outrider_needs_command" -f -a "revoke" -d 'Take 
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "label" -d 'Set and remove labels of a node, for -l to select by'
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "get" -d 'List nodes, clusters or conditions of the fleet'
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "describe" -d 'Show all that is known of one node or cluster'
+complete -c outrider -n "__fish_outrider_needs_command" -f -a "explain" -d 'Say what a reason of a condition means, and where its runbook is'
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "watch" -d 'Follow the fleet: one line for every transition'
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "login" -d 'Remember a coordinator and its operator token'
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "context" -d 'Show and choose the coordinators logged in to'
@@ -161,6 +162,10 @@ complete -c outrider -n "__fish_outrider_using_subcommand describe" -l context -
 complete -c outrider -n "__fish_outrider_using_subcommand describe" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
 complete -c outrider -n "__fish_outrider_using_subcommand describe" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c outrider -n "__fish_outrider_using_subcommand describe" -s V -l version -d 'Print version'
+complete -c outrider -n "__fish_outrider_using_subcommand explain" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
+complete -c outrider -n "__fish_outrider_using_subcommand explain" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
+complete -c outrider -n "__fish_outrider_using_subcommand explain" -s h -l help -d 'Print help'
+complete -c outrider -n "__fish_outrider_using_subcommand explain" -s V -l version -d 'Print version'
 complete -c outrider -n "__fish_outrider_using_subcommand watch" -s o -l output -d 'How transitions are printed; json is one document a line' -r -f -a "table\t''
 json\t''
 yaml\t''"
