@@ -122,6 +122,12 @@ fn metrics_line() -> impl Strategy<Value = String> {
     (name, labels, value).prop_map(|(name, labels, value)| format!("{name}{labels} {value}"))
 }
 
+/// What a fuzzer found: a host that holds the password may be told.
+#[test]
+fn a_host_may_hold_the_password() {
+    parsers::proxy(b"JJJJ:\xc1\xc1\xc1\xc1\xc1@\xc1\xc1\xc1\xc1\xc1\xc1");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 

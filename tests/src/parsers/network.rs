@@ -76,9 +76,10 @@ pub fn events(bytes: &[u8]) {
 /// A proxy's URL and a `NO_PROXY`: no password is told, each entry counts by itself, and their order does not.
 pub fn proxy(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    let password = text.rsplit_once('@').and_then(|(before, _)| before.split_once(':')).map(|(_, p)| p);
-    // Of a short one any part stands in any sentence.
-    let secret = password.filter(|password| password.len() > 11 && !password.contains("://"));
+    let parts = text.rsplit_once('@').and_then(|(before, host)| Some((before.split_once(':')?.1, host)));
+    // Of a short one any part stands in any sentence, and a host that holds it may be told.
+    let open = |(password, host): &(&str, &str)| password.len() <= 11 || host.contains(password);
+    let secret = parts.filter(|p| !open(p) && !p.0.contains("://")).map(|(password, _)| password);
     let told = match Proxy::parse(&text) {
         Ok(proxy) => {
             assert_eq!(Url::parse(&proxy.url.to_string()).as_ref(), Ok(&proxy.url));

@@ -106,6 +106,6 @@ fn five_members_split_two_and_three() {
     well(&mut bed, "well again", cured);
     table.timed("partition 3|2, then one of the 3 lost", "kill -9", text, certain, Some(cleared));
     drop(table);
-    assert!(suspected <= SUSPECTED, "suspected after {suspected:?}");
-    assert!(certain <= bed.election() + CERTAIN_EXTRA, "certain after {certain:?}");
+    in_time("suspected", suspected, SUSPECTED);
+    in_time("certain", certain, bed.election() + CERTAIN_EXTRA);
 }
