@@ -122,6 +122,14 @@ fn metrics_line() -> impl Strategy<Value = String> {
     (name, labels, value).prop_map(|(name, labels, value)| format!("{name}{labels} {value}"))
 }
 
+/// What a fuzzer found: an id that holds the secret may be told.
+#[test]
+fn an_id_may_hold_the_secret() {
+    let f = |n| "f".repeat(n);
+    parsers::token(format!("OR1E{}F{}::fmlllll2ll{}l:l{}", f(61), f(1), f(27), f(22)).as_bytes());
+    parsers::token(format!("OR1{}::al{}:l{}", f(64), f(22), f(22)).as_bytes());
+}
+
 /// What a fuzzer found: a host that holds the password may be told.
 #[test]
 fn a_host_may_hold_the_password() {
