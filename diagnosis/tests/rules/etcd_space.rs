@@ -4,7 +4,7 @@ use outrider_diagnosis::{Finding, judge};
 use outrider_protocol::*;
 
 use crate::etcd_quorum::etcd_node;
-use crate::world::{self, Change, etcd, known, status_mut, unknown};
+use crate::world::{self, Change, etcd, known, list_mut, status_mut, unknown};
 use crate::{expect, only};
 
 const QUOTA: i64 = 2_147_483_648;
@@ -229,4 +229,76 @@ fn a_quota_that_only_one_member_told_holds_for_the_others_until_somebody_looks()
     // Told by the member itself: nothing to look up.
     let f = space(sized(1_000_000, 900_000, SMALL, "NOSPACE", &[2]));
     assert!(!f.advice.contains("look up"), "{}", f.advice);
+}
+
+#[test]
+fn a_status_that_tells_an_alarm_names_the_member_it_is_set_on() {
+    // Every member's status lists every alarm of the cluster, whose id is decimal there.
+    let told = |error: &str, alarms: Fact<Vec<AlarmFacts>>| {
+        space(etcd(3).with(|e| {
+            e.alarms = alarms;
+            list_mut(e).members[1].id = "b84245ea0f2a867".into();
+            (1..=3).for_each(|n| status_mut(e, n).errors = vec![error.into()]);
+            status_mut(e, 2).member_id = "b84245ea0f2a867".into();
+        }))
+    };
+    let lists = || [unknown(UnknownCause::TimedOut), known(vec![]), Fact::not_applicable("x", world::now())];
+    for alarms in lists() {
+        let f = told("memberID:829828220188797031 alarm:NOSPACE ", alarms);
+        assert_eq!((f.status, f.severity), (Status::False, Severity::Error));
+        assert!(f.message.contains("set on n2 (1 of 3 members)"), "{}", f.message);
+    }
+    for alarms in lists() {
+        let f = told("memberID:829828220188797031 alarm:CORRUPT ", alarms);
+        expect(&f, Status::False, Severity::Error, ReasonCode::EtcdCorrupt, &["set on n2:"]);
+    }
+    let f = told("memberID:57005 alarm:NOSPACE ", known(vec![]));
+    assert!(f.message.contains("set on dead"), "{}", f.message);
+    let f = told("alarm:NOSPACE", known(vec![]));
+    assert!(f.message.contains("set on some member:"), "{}", f.message);
+}
+
+#[test]
+fn an_alarm_of_another_kind_is_not_no_alarm() {
+    for f in [
+        space(sized(100, 50, QUOTA, "3", &[2])),
+        space(etcd(3).with(|e| status_mut(e, 1).errors = vec!["memberID:2 alarm:3 ".into()])),
+    ] {
+        assert_eq!((f.status, f.severity), (Status::Unknown, Severity::Warn), "{}", f.message);
+        assert!(
+            f.message.contains("not known here is set: 3.") && !f.message.contains("No alarm"),
+            "{}",
+            f.message
+        );
+    }
+}
+
+#[test]
+fn both_alarms_are_told() {
+    let e = sized(QUOTA, QUOTA, QUOTA, "NOSPACE", &[1]).with(|e| {
+        if let Fact::Known { value, .. } = &mut e.alarms {
+            value.push(AlarmFacts { member_id: world::member(2).id, kind: "CORRUPT".into() });
+        }
+    });
+    let words = ["CORRUPT alarm is set on n2", "NOSPACE alarm is set too, on n1"];
+    expect(&space(e), Status::False, Severity::Error, ReasonCode::EtcdCorrupt, &words);
+}
+
+#[test]
+fn room_by_a_quota_that_nobody_told_is_no_room() {
+    let f = space(sized(1_000_000, 900_000, 0, "NOSPACE", &[2]));
+    let words = [
+        "set on n2",
+        "its quota is not known here",
+        "First look up the quota of n2",
+        "defragments",
+        "compacted",
+    ];
+    expect(&f, Status::False, Severity::Error, ReasonCode::EtcdNoSpace, &words);
+    assert!(!f.message.contains("space is back"), "{}", f.message);
+    // No member list: no "1 of 0 members".
+    let f = space(
+        sized(QUOTA, QUOTA, QUOTA, "NOSPACE", &[2]).with(|e| e.members = unknown(UnknownCause::TimedOut)),
+    );
+    assert!(!f.message.contains("of 0"), "{}", f.message);
 }

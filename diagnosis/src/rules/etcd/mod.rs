@@ -2,6 +2,7 @@
 //! `EtcdSnapshots` (`facts/etcd.md`). Everything here only reads; removing, resetting, clearing and restarting is a
 //! person's work.
 
+mod alarms;
 mod disk;
 mod histogram;
 pub(crate) mod learners;
@@ -47,10 +48,14 @@ fn no_list(
 ) -> Finding {
     let answering = etcd.endpoints.iter().filter(|e| e.status.value().is_some()).count();
     let severity = if answering == 0 { Severity::Error } else { Severity::Warn };
-    let what = format!("{answering} of {} endpoints answer; the member list", etcd.endpoints.len());
+    let answers = if etcd.endpoints.is_empty() {
+        "No endpoint is known".to_owned()
+    } else {
+        format!("{answering} of {} endpoints answer", etcd.endpoints.len())
+    };
+    let what = format!("{answers}; the member list");
     unread(condition_type.clone(), &what, list, severity).unwrap_or_else(|| {
-        let message =
-            format!("{answering} of {} endpoints answer; there is no member list.", etcd.endpoints.len());
+        let message = format!("{answers}; there is no member list.");
         Finding::new(condition_type, Status::Unknown, Severity::Warn, ReasonCode::EtcdNoMembers, at, message)
             .advice(quorum::NO_MEMBERS_ADVICE)
     })

@@ -10,6 +10,7 @@ use outrider_protocol::{
     UnknownCause,
 };
 
+use super::alarms::{self, Alarmed, CORRUPT, NO_SPACE};
 use super::view::name_of;
 use crate::finding::Finding;
 use crate::rules::unread;
@@ -132,21 +133,40 @@ impl<'a> Space<'a> {
 
 pub(super) fn judge(etcd: &EtcdFacts, at: Timestamp, limits: &Thresholds) -> Finding {
     let spaces = Space::all(etcd);
-    let alarmed = |kind| alarmed_members(etcd, kind);
+    let (corrupt, no_space) = (Alarmed::of(etcd, CORRUPT), Alarmed::of(etcd, NO_SPACE));
+    let others = alarms::others(etcd);
 
-    let corrupt = alarmed("CORRUPT");
-    if !corrupt.is_empty() {
-        let who = names(corrupt.iter().map(|id| name_of(etcd.members.value(), id)), 7);
-        let message = format!("A CORRUPT alarm is set on {who}: its data differs from that of the others.");
+    if corrupt.is_set() {
+        let also = match no_space.is_set() {
+            true => format!(
+                " A NOSPACE alarm is set too, on {}: writes are refused for the whole cluster.",
+                no_space.who(etcd)
+            ),
+            false => String::new(),
+        };
+        let message = format!(
+            "A CORRUPT alarm is set on {}: its data differs from that of the others.{also}{}",
+            corrupt.who(etcd),
+            of_other_kinds(&others)
+        );
         return Finding::new(TYPE, Status::False, Severity::Error, R::EtcdCorrupt, at, message).waits(Duration::ZERO, CLEAR).advice(
             "Do not clear the alarm and do not restart. Take an etcd snapshot from a member that is not named, look at \
              its disk and memory for errors; a person replaces the named member (removed, data folder empty, joined \
              again) while quorum holds.",
         );
     }
-    let no_space = alarmed("NOSPACE");
-    if !no_space.is_empty() {
-        return no_space_alarm(etcd, &no_space, &spaces, at, limits).waits(Duration::ZERO, CLEAR);
+    if no_space.is_set() {
+        let mut finding = no_space_alarm(etcd, &no_space, &spaces, at, limits);
+        finding.message.push_str(&of_other_kinds(&others));
+        return finding.waits(Duration::ZERO, CLEAR);
+    }
+    if !others.is_empty() {
+        let message =
+            format!("{} No NOSPACE and no CORRUPT alarm is known.", of_other_kinds(&others).trim_start());
+        return Finding::unknown(TYPE, &UnknownCause::Unsupported, Severity::Warn, at, message).advice(
+            "Look the kind of alarm up in the documentation of this etcd version and see its log (etcdctl alarm list names \
+             the member). Do not clear the alarm and do not restart before its cause is known.",
+        );
     }
     // Nothing alarmed in what was read; an alarm list that was not read could still hold one.
     if let Some(unknown) = unread(TYPE, "The list of alarms", &etcd.alarms, Severity::Warn) {
@@ -171,45 +191,42 @@ pub(super) fn judge(etcd: &EtcdFacts, at: Timestamp, limits: &Thresholds) -> Fin
                 Fact::Unknown { cause, .. } => Some(cause.clone()),
                 _ => None,
             });
-            let message =
-                format!("No alarm is known; none of {} endpoints told its size.", etcd.endpoints.len());
+            let message = match etcd.endpoints.len() {
+                0 => "No alarm is known; no endpoint is known that could tell its size.".to_owned(),
+                n => format!("No alarm is known; none of {n} endpoints told its size."),
+            };
             Finding::unknown(TYPE, &cause.unwrap_or(UnknownCause::Unavailable), Severity::Warn, at, message)
         }
     }
 }
 
-/// Ids of the members on which an alarm of `kind` is set, by the alarm list and by what members report as errors.
-fn alarmed_members<'a>(etcd: &'a EtcdFacts, kind: &str) -> Vec<&'a str> {
-    let listed =
-        etcd.alarms.value().into_iter().flatten().filter(|a| a.kind == kind).map(|a| a.member_id.as_str());
-    let mut ids: Vec<&str> = listed.collect();
-    if ids.is_empty() && etcd.alarms.value().is_none() {
-        let reported = etcd.endpoints.iter().filter_map(|e| e.status.value());
-        let reported = reported.filter(|s| s.errors.iter().any(|e| e.contains(kind)));
-        ids.extend(reported.map(|s| s.member_id.as_str()));
+/// To follow a sentence: alarms of kinds that a newer etcd may have.
+fn of_other_kinds(kinds: &[&str]) -> String {
+    if kinds.is_empty() {
+        return String::new();
     }
-    ids.sort_unstable();
-    ids.dedup();
-    ids
+    format!(" An alarm of a kind that is not known here is set: {}.", names(kinds, 7))
 }
 
 fn no_space_alarm(
     etcd: &EtcdFacts,
-    ids: &[&str],
+    alarmed: &Alarmed,
     spaces: &[Space<'_>],
     at: Timestamp,
     limits: &Thresholds,
 ) -> Finding {
-    let list = etcd.members.value();
-    let who = names(ids.iter().map(|id| name_of(list, id)), 7);
-    let members = list.map_or(0, |l| l.members.len());
-    let set = format!("A NOSPACE alarm is set on {who} ({} of {members} members)", ids.len());
+    let (ids, who) = (&alarmed.ids, alarmed.who(etcd));
+    let of_members = match etcd.members.value().map_or(0, |l| l.members.len()) {
+        members if members == 0 || ids.is_empty() => String::new(),
+        members => format!(" ({} of {members} members)", ids.len()),
+    };
+    let set = format!("A NOSPACE alarm is set on {who}{of_members}");
     let new =
         |reason, message: String| Finding::new(TYPE, Status::False, Severity::Error, reason, at, message);
 
     // The fullest of the alarmed members tells the cure; when none of them answers, the fullest of all.
     let fullest = |of_alarmed: bool| {
-        let candidates = spaces.iter().filter(|s| !of_alarmed || ids.contains(&s.id));
+        let candidates = spaces.iter().filter(|s| !of_alarmed || ids.iter().any(|id| id == s.id));
         candidates.max_by(|a, b| a.size_percent().total_cmp(&b.size_percent()))
     };
     let Some(space) = fullest(true).or_else(|| fullest(false)) else {
@@ -222,8 +239,24 @@ fn no_space_alarm(
     let numbers = space.numbers();
     let used_up = space.used_percent() > limits.etcd_space_warn_percent;
     let has_room = |s: &Space<'_>| s.size_percent() < SIZE_NEAR_PERCENT;
-    let all_told = ids.iter().all(|id| spaces.iter().any(|s| s.id == *id));
+    let all_told = !ids.is_empty() && ids.iter().all(|id| spaces.iter().any(|s| s.id == id));
 
+    let refused = "writes are refused for the whole cluster although health checks may pass";
+
+    // The alarm is the one sign that the quota may be smaller than the default, by which there would be room.
+    if space.quota_is_default && spaces.iter().all(has_room) && !used_up {
+        let message = format!(
+            "{set}: {refused}; its quota is not known here, and by the default there is room. {numbers}."
+        );
+        return new(R::EtcdNoSpace, message).advice(format!(
+            "Do not restart etcd. First look up the quota of {who} (--quota-backend-bytes, metric \
+             etcd_server_quota_backend_bytes). Where the file is near it and little of \
+             it is in use, a person defragments one member after the other{}, then clears the alarm; where most is in use, \
+             objects are removed and compacted or the quota made larger before that. Where there is room by it, only the \
+             alarm is left over.",
+            defrag_needs(space)
+        ));
+    }
     if all_told && spaces.iter().all(has_room) && !used_up {
         let message =
             format!("{set} although space is back ({numbers}): writes stay refused for the whole cluster.");
@@ -231,7 +264,7 @@ fn no_space_alarm(
             "The alarm is still set on {who}; a person clears it (etcdctl alarm disarm). Outrider does not, and a restart \
              does not help."
         );
-        let assumed = space.quota_is_default || space.quota_as_on.is_some();
+        let assumed = space.quota_as_on.is_some();
         return new(R::EtcdAlarmLeftOver, message).advice(match assumed {
             false => clear,
             // An alarm is the one sign that the quota may be smaller than what is assumed.
@@ -241,7 +274,6 @@ fn no_space_alarm(
             ),
         });
     }
-    let refused = "writes are refused for the whole cluster although health checks may pass";
     match space.freeable() {
         Some(freed) if !used_up => new(
             R::EtcdNoSpace,
