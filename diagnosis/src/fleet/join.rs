@@ -38,7 +38,8 @@ pub(super) fn tally<'a>(group: &[View<'a>], list: &'a MemberList, now: Timestamp
 
 /// The moment at which the last of those that report lost its reads; `None` while one still has an answer.
 fn no_read_since(group: &[View<'_>], now: Timestamp) -> Option<Timestamp> {
-    let all: Option<Vec<Timestamp>> = group.iter().map(|v| v.etcd.no_read_since).collect();
+    let all: Option<Vec<Timestamp>> =
+        group.iter().map(|v| v.etcd.no_read_since.map(|t| v.by_our_clock(t))).collect();
     all?.into_iter().max().map(|at| if now.since(at) > ON_ITS_WAY { now.before(ON_ITS_WAY) } else { at })
 }
 
@@ -98,7 +99,7 @@ pub(super) fn lost_since(v: &View<'_>, member: &Member) -> Option<Timestamp> {
             _ => return None,
         }
         asked = true;
-        let since = e.down_since.unwrap_or(v.at);
+        let since = e.down_since.map_or(v.at, |t| v.by_our_clock(t));
         onset = Some(onset.map_or(since, |o| o.min(since)));
     }
     onset.filter(|_| asked)
@@ -134,7 +135,7 @@ pub(super) fn health(
         if direct && answered.as_ref().is_some_and(|(at, w, ..)| (v.at, own(v)) <= (*at, own(w))) {
             continue;
         }
-        let (health, why) = view::health(v.etcd, list, member, now);
+        let (health, why) = view::health(v.etcd, list, member, now.after(v.ahead));
         let (health, why) = match cannot_read(v, member) {
             Some(cannot) if health == Health::Healthy => (Health::NoLeader, cannot),
             _ => (health, why),
@@ -142,7 +143,8 @@ pub(super) fn health(
         if direct {
             answered = Some((v.at, v, health, why));
         } else if health == Health::Down {
-            let onset = view::endpoints_of(v.etcd, member).filter_map(|e| e.down_since).min().unwrap_or(v.at);
+            let onset = view::endpoints_of(v.etcd, member).filter_map(|e| e.down_since).min();
+            let onset = onset.map_or(v.at, |t| v.by_our_clock(t));
             if lost.as_ref().is_none_or(|(at, ..)| onset > *at) {
                 lost = Some((onset, v, why));
             }

@@ -59,7 +59,10 @@ pub struct Member<'a> {
 pub(crate) struct View<'a> {
     node: &'a str,
     etcd: &'a EtcdFacts,
+    /// When it was read, and no later than now.
     at: Timestamp,
+    /// How far its clock is ahead of ours at least; its other times are read with this taken off.
+    ahead: Duration,
     /// Member on this node; empty when it could not be told.
     local_id: &'a str,
     /// Cluster id; empty when it could not be told.
@@ -67,14 +70,15 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    fn of(node: &'a str, etcd: &'a EtcdFacts, at: Timestamp) -> Self {
+    fn of(node: &'a str, etcd: &'a EtcdFacts, read: Timestamp, now: Timestamp) -> Self {
         let local = || etcd.endpoints.iter().filter(|e| e.local);
         let status = local().find_map(|e| e.status.value());
         let matched = local().map(|e| e.member_id.as_str()).find(|id| !id.is_empty());
         Self {
             node,
             etcd,
-            at,
+            at: read.min(now),
+            ahead: read.since(now),
             local_id: status.map(|s| s.member_id.as_str()).or(matched).unwrap_or_default(),
             // The local member's own word first: a list asked from elsewhere may be another cluster's.
             cluster_id: status
@@ -86,6 +90,12 @@ impl<'a> View<'a> {
 
     fn list(&self) -> Option<&'a MemberList> {
         self.etcd.members.value().filter(|l| self.cluster_id.is_empty() || l.cluster_id == self.cluster_id)
+    }
+
+    /// A time that this report tells, by our clock as far as it can be told: one clock that is ahead must not make a loss
+    /// newer than every answer.
+    fn by_our_clock(&self, told: Timestamp) -> Timestamp {
+        told.before(self.ahead)
     }
 
     /// Whether the member on this node answered its own agent.
@@ -125,7 +135,7 @@ impl<'a> Joined<'a> {
                 None | Some(Fact::NotApplicable { .. } | Fact::Absent { .. }) => {}
                 Some(_) if m.ready != Status::True => not_counted("silent".into()),
                 Some(Fact::Known { value, at, .. }) if now.since(*at) <= STALE_AFTER => {
-                    views.push(View::of(m.name, value, *at));
+                    views.push(View::of(m.name, value, *at, now));
                 }
                 Some(Fact::Known { .. }) => not_counted("stale".into()),
                 Some(Fact::Unknown { cause, .. }) => not_counted(Cow::Borrowed(cause.as_str())),

@@ -266,6 +266,26 @@ fn an_isolated_member_does_not_take_the_cluster_with_it() {
 }
 
 #[test]
+fn a_clock_that_is_ahead_makes_no_loss_newer_than_every_answer() {
+    let mut nodes = cluster(3);
+    view(&mut nodes[2], |e| {
+        orphan(e, 3);
+        for n in [1, 2] {
+            kill(e, n, 0);
+            e.endpoints[n - 1].down_since = Some(world::ahead(590));
+        }
+        e.no_read_since = Some(world::ahead(590));
+    });
+    read_at(&mut nodes[2], world::ahead(600));
+    for node in &mut nodes[..2] {
+        view(node, |e| kill(e, 3, 600));
+    }
+    let f = quorum(&nodes);
+    assert_eq!((f.status, &f.reason), (Status::True, &ReasonCode::EtcdNoTolerance), "{f:#?}");
+    assert!(f.message.contains("2 healthy"), "{}", f.message);
+}
+
+#[test]
 fn partitions_need_silence_on_every_way() {
     let mut nodes = cluster(5);
     for node in &mut nodes[..2] {

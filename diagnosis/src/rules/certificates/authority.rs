@@ -59,8 +59,9 @@ pub(super) fn judge(view: &View<'_>) -> Option<Finding> {
             format!("The authority in {} ends in {left}, on {} ({subject}){and}.", file.path, Moment(end))
         }
         Verdict::Good => format!(
-            "{} are good for {left} more, the first until {} ({}).",
+            "{} {} good for {left} more, the first until {} ({}).",
             Count(all.len(), "authority certificate"),
+            if all.len() == 1 { "is" } else { "are" },
             Moment(end),
             file.path
         ),

@@ -130,10 +130,10 @@ fn leaderless(etcd: &EtcdFacts, name: &str, url: &str, status: &EndpointStatus, 
     };
     let message =
         format!("{name} at {url} answers and sees no leader (raft term {}){links}.", status.raft_term);
-    let to = if broken.is_empty() { "this node".to_owned() } else { names(&broken, 7) };
+    let to = if broken.is_empty() { "the others".to_owned() } else { names(&broken, 7) };
     new(Status::False, Severity::Error, R::EtcdNoLeader, at, message).advice(format!(
-        "See EtcdQuorum: without a quorum there is no leader. If quorum holds elsewhere, check port 2380 between {name} and \
-         {to}, both ways. Do not restart etcd because it has no leader."
+        "See EtcdQuorum: without a quorum there is no leader. If quorum holds elsewhere, check port 2380 between this node \
+         and {to}, both ways. Do not restart etcd because it has no leader."
     ))
 }
 

@@ -120,7 +120,13 @@ impl Tally<'_> {
 pub(crate) fn judge(tally: &Tally<'_>, at: Timestamp) -> Finding {
     let voters = tally.voters.len();
     if voters == 0 {
-        let message = "The member list is empty: nobody knows the quorum.";
+        let message = match tally.learners {
+            0 => "The member list is empty: nobody knows the quorum.".to_owned(),
+            n => format!(
+                "The member list has no voter, only {}: nobody knows the quorum.",
+                Count(n, "learner")
+            ),
+        };
         return Finding::new(TYPE, Status::Unknown, Severity::Warn, R::EtcdNoMembers, at, message)
             .advice(NO_MEMBERS_ADVICE);
     }
@@ -171,9 +177,10 @@ fn holds(tally: &Tally<'_>, at: Timestamp) -> Finding {
                 ),
             )
             .advice(format!(
-                "{n} voters are no better than {}, and one more can fail. Add one server to make {} voters, which tolerate \
+                "{n} voters are no better than {}{}. Add one server to make {} voters, which tolerate \
                  {}, or take one away on purpose.",
                 n - 1,
+                if n == 2 { ": neither may fail" } else { ", and one more can fail" },
                 n + 1,
                 tolerated(n + 1, n + 1)
             )),
