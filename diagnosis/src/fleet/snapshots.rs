@@ -4,7 +4,7 @@ use outrider_protocol::{Fact, NewestSnapshot, ReasonCode as R, Severity, Snapsho
 
 use super::{Joined, NAMED, View};
 use crate::finding::Finding;
-use crate::rules::etcd::snapshots::{CLEAR, RAISE, STALE_AFTER, TYPE};
+use crate::rules::etcd::snapshots::{CLEAR, CLOCKS_APART, RAISE, STALE_AFTER, TYPE, of_the_future};
 use crate::wording::{Count, Moment, Short, Span, names};
 
 /// The newest snapshot and whose it is.
@@ -92,6 +92,9 @@ fn found(joined: &Joined<'_>, looks: &[(&str, &Fact<Snapshots>)]) -> Finding {
     } else {
         ""
     };
+    if newest.at > now.after(CLOCKS_APART) {
+        return of_the_future(&words, newest.at.since(now), at);
+    }
     if now.since(newest.at) > STALE_AFTER {
         let message = format!(
             "The newest etcd snapshot of the cluster is {} old: {words}; limit {}; {kept}{storage}{also}.",

@@ -442,3 +442,59 @@ proptest! {
         prop_assert_ne!(f.status, Status::False);
     }
 }
+
+#[test]
+fn advice_on_quorum_and_on_members_is_one() {
+    // One of three belongs to another cluster: no "bring back", no "do not remove".
+    let f = quorum(etcd(3).with(|e| status_mut(e, 3).cluster_id = "other".into()));
+    expect(
+        &f,
+        Status::True,
+        Severity::Error,
+        ReasonCode::EtcdNoTolerance,
+        &["Of another cluster: n3; see EtcdMembership"],
+    );
+    assert!(!f.advice.contains("bring") && !f.advice.contains("remove"), "{}", f.advice);
+    // Four voters, a ghost and one more away: quorum is lost, and only the real one is to be brought back.
+    let e = etcd(4).with(|e| {
+        e.kubernetes_nodes = known(vec!["n1".into(), "n2".into(), "n3".into()]);
+        (1..=2).for_each(|n| orphan(e, n));
+        (3..=4).for_each(|n| kill(e, n, 60));
+    });
+    let f = quorum(e.clone());
+    expect(
+        &f,
+        Status::False,
+        Severity::Error,
+        ReasonCode::EtcdQuorumLost,
+        &["Bring n3 back", "node: n4; see EtcdMembership"],
+    );
+    let f = only(&judge(&etcd_node(e)), ConditionType::EtcdMembership);
+    let words = ["No quorum holds now", "first bring back n3.", "3 voters, quorum 2, tolerates 0"];
+    expect(&f, Status::False, Severity::Warn, ReasonCode::EtcdGhostMember, &words);
+}
+
+#[test]
+fn words_for_small_numbers() {
+    let f = quorum(etcd(2));
+    assert!(f.advice.contains("2 voters are no better than 1: neither may fail."), "{}", f.advice);
+    let f = quorum(etcd(1).with(|e| list_mut(e).members[0].is_learner = true));
+    assert!(f.message.contains("no voter, only 1 learner"), "{}", f.message);
+}
+
+#[test]
+fn a_member_that_the_quorum_does_not_count_is_not_healthy() {
+    for (change, reason) in [
+        (
+            (|s: &mut EndpointStatus| s.errors = vec!["disk failure".into()]) as fn(&mut EndpointStatus),
+            ReasonCode::EtcdReadFailed,
+        ),
+        (|s| s.cluster_id = "other".into(), ReasonCode::EtcdClusterIdMismatch),
+    ] {
+        let f = only(
+            &judge(&etcd_node(etcd(3).with(|e| change(status_mut(e, 1))))),
+            ConditionType::EtcdMemberHealthy,
+        );
+        assert_eq!((f.status, &f.reason), (Status::False, &reason), "{f:#?}");
+    }
+}

@@ -442,6 +442,21 @@ fn snapshots(age: Option<u64>, change: impl FnOnce(&mut Snapshots)) -> Option<Fa
 }
 
 #[test]
+fn a_snapshot_dated_in_the_future_is_not_fresh() {
+    let future = || snapshots(Some(0), |s| s.newest.iter_mut().for_each(|n| n.at = world::ahead(86_400)));
+    let w = World::of(3).every(|_, e| e.snapshots = future());
+    let own = etcd_from(1, 3);
+    let node = crate::etcd_quorum::etcd_node(EtcdFacts { snapshots: future(), ..own });
+    for f in [
+        w.found(ConditionType::EtcdSnapshots),
+        only(&outrider_diagnosis::judge(&node), ConditionType::EtcdSnapshots),
+    ] {
+        assert_eq!((f.status, f.severity), (Status::Unknown, Severity::Warn), "{f:#?}");
+        assert!(f.message.contains("ahead of the clock"), "{}", f.message);
+    }
+}
+
+#[test]
 fn one_recent_snapshot_anywhere_will_do() {
     let with = |each: [Option<Fact<Snapshots>>; 3]| {
         let mut each = each.into_iter();

@@ -9,7 +9,8 @@ use outrider_protocol::{
 
 use super::histogram::Difference;
 use super::links::{self, Network};
-use super::view::{is_down, lacks_leader, name_of, silent_for};
+use super::quorum::{Health, OF_ANOTHER_CLUSTER};
+use super::view::{is_down, lacks_leader, name_of, silent_for, status_health};
 use crate::finding::Finding;
 use crate::wording::{Span, names};
 
@@ -63,6 +64,15 @@ pub(super) fn judge(etcd: &EtcdFacts, at: Timestamp, now: Timestamp, limits: &Th
     }
     if lacks_leader(status) {
         return leaderless(etcd, name, url, status, at);
+    }
+    let cluster_id = etcd.members.value().map_or("", |l| l.cluster_id.as_str());
+    if let (Health::Down, why) = status_health(status, cluster_id) {
+        let reason =
+            if why.starts_with(OF_ANOTHER_CLUSTER) { R::EtcdClusterIdMismatch } else { R::EtcdReadFailed };
+        let message = format!("{name} at {url} {why}; EtcdQuorum does not count it as healthy.");
+        return new(Status::False, Severity::Error, reason, at, message).advice(format!(
+            "See EtcdMembership and EtcdQuorum, and the log of {name} for the cause. Do not restart etcd before it is known."
+        ));
     }
     reset(etcd, name, at).unwrap_or_else(|| read(etcd, endpoint, name, at, limits))
 }

@@ -126,7 +126,10 @@ pub(crate) fn ghosts(tally: &Tally<'_>, at: Timestamp) -> Option<Finding> {
     let voters = tally.voters.len();
     let healthy = tally.count(Health::Healthy);
     let left = voters - ghosts.len();
-    let healthy_left = healthy - ghosts.iter().filter(|g| g.health == Health::Healthy).count();
+    // Who answers without a leader lacks nothing but the quorum that the removal gives back.
+    let lives = |v: &&super::quorum::Voter<'_>| matches!(v.health, Health::Healthy | Health::NoLeader);
+    let living_left = tally.voters.iter().filter(|v| !v.ghost).filter(lives).count();
+    let lost = healthy + tally.count(Health::Unknown) < quorum_of(voters);
     let list = names(
         ghosts.iter().map(|g| match g.health {
             Health::Healthy => format!("{} (still answers)", g.name),
@@ -143,18 +146,24 @@ pub(crate) fn ghosts(tally: &Tally<'_>, at: Timestamp) -> Option<Finding> {
         tolerated(voters, healthy),
         Count(left, "voter"),
         quorum_of(left),
-        tolerated(left, healthy_left)
+        tolerated(left, living_left)
     );
     Some(Finding::new(TYPE, Status::False, Severity::Warn, R::EtcdGhostMember, at, message).advice(
         format!(
             "A person makes sure that the {} of {} {} gone for good (a server without kubelet has no Kubernetes node either), \
-             then removes {} while quorum holds ({} of {} healthy voters needed now). Outrider does not remove members.",
+             then removes {} while quorum holds ({} of {} healthy voters needed now). {}Outrider does not remove members.",
             if ghosts.len() == 1 { "machine" } else { "machines" },
             names(ghosts.iter().map(|g| g.name), NAMED),
             if ghosts.len() == 1 { "is" } else { "are" },
             if ghosts.len() == 1 { "that member" } else { "those members, one at a time," },
             quorum_of(voters),
             voters,
+            match names(tally.voters.iter().filter(|v| v.may_return() && v.health != Health::NoLeader).map(|v| v.name), NAMED) {
+                back if lost && !back.is_empty() =>
+                    format!("No quorum holds now, and a removal needs one: first bring back {back}. "),
+                _ if lost => "No quorum holds now, and a removal needs one. ".to_owned(),
+                _ => String::new(),
+            },
         ),
     ))
 }

@@ -14,6 +14,9 @@ const TYPE: ConditionType = ConditionType::EtcdQuorum;
 const REDUCED_RAISE: Duration = Duration::from_secs(30);
 const CLEAR: Duration = Duration::from_secs(5);
 
+/// Every health but the best.
+const AWAY: [Health; 3] = [Health::Down, Health::NoLeader, Health::Unknown];
+
 /// Members named in a message.
 const NAMED: usize = 7;
 
@@ -54,6 +57,20 @@ pub(crate) enum Proof {
     Failed(String),
     /// None was tried.
     None,
+}
+
+/// How the words of a voter begin that answers for another cluster.
+pub(crate) const OF_ANOTHER_CLUSTER: &str = "belongs to another cluster";
+
+impl Voter<'_> {
+    fn is_foreign(&self) -> bool {
+        self.why.starts_with(OF_ANOTHER_CLUSTER)
+    }
+
+    /// It is away and may come back as the member it is: no ghost, and not of another cluster.
+    pub(crate) fn may_return(&self) -> bool {
+        self.health != Health::Healthy && !self.ghost && !self.is_foreign()
+    }
 }
 
 /// The voters of one cluster and what is known of them.
@@ -108,6 +125,28 @@ impl Tally<'_> {
     fn unhealthy(&self) -> String {
         let all = self.voters.iter().filter(|v| v.health != Health::Healthy);
         names(all.map(|v| format!("{} {}", v.name, v.why)), NAMED)
+    }
+
+    fn returning(&self, of: &[Health]) -> Vec<&str> {
+        self.voters.iter().filter(|v| v.may_return() && of.contains(&v.health)).map(|v| v.name).collect()
+    }
+
+    /// Whom `EtcdMembership` tells what to do about, to follow a sentence: they do not come back by waiting.
+    fn of_membership(&self) -> String {
+        let away = |foreign: bool| {
+            let all = self.voters.iter().filter(|v| v.health != Health::Healthy);
+            let of = all.filter(|v| v.is_foreign() == foreign && (foreign || v.ghost));
+            names(of.map(|v| v.name), NAMED)
+        };
+        let (foreign, ghosts) = (away(true), away(false));
+        let mut out = String::new();
+        if !foreign.is_empty() {
+            out.push_str(&format!(" Of another cluster: {foreign}; see EtcdMembership."));
+        }
+        if !ghosts.is_empty() {
+            out.push_str(&format!(" Without a Kubernetes node: {ghosts}; see EtcdMembership."));
+        }
+        out
     }
 
     /// Names of the voters whose health is among `of`.
@@ -204,27 +243,44 @@ fn holds(tally: &Tally<'_>, at: Timestamp) -> Finding {
         ));
     }
     if at_best > 0 {
-        return new(Severity::Warn, R::EtcdToleranceReduced, message).waits(REDUCED_RAISE, CLEAR).advice(format!(
-            "Bring {} back: {at_best} more of {voters} may fail until then. Do not remove a member or reset the cluster while \
-             its machine may return.",
-            tally.named(&[Health::Down, Health::NoLeader, Health::Unknown])
-        ));
+        let back = tally.returning(&AWAY);
+        let advice = if back.is_empty() {
+            format!("{at_best} more of {voters} may fail. Do not reset the cluster.{}", tally.of_membership())
+        } else {
+            format!(
+                "Bring {} back: {at_best} more of {voters} may fail until then. Do not remove a member or reset the cluster \
+                 while its machine may return.{}",
+                names(back, NAMED),
+                tally.of_membership()
+            )
+        };
+        return new(Severity::Warn, R::EtcdToleranceReduced, message)
+            .waits(REDUCED_RAISE, CLEAR)
+            .advice(advice);
     }
     // A ghost will not come back and was counted against the cluster all along: a standing fault, not an incident.
     let only_ghosts = tally.voters.iter().all(|v| v.health == Health::Healthy || v.ghost);
     let severity = if only_ghosts { Severity::Warn } else { Severity::Error };
-    let away = tally.named(&[Health::Down, Health::NoLeader, Health::Unknown]);
+    let away = tally.named(&AWAY);
+    let back = names(tally.returning(&AWAY), NAMED);
     let advice = if only_ghosts {
         format!(
             "{away}: no Kubernetes node and still counted, so quorum is {} of {voters}. A person who knows that the machine is \
              gone for good removes the member; Outrider does not.",
             quorum_of(voters)
         )
+    } else if back.is_empty() {
+        format!(
+            "The next loss stops the cluster: restart, drain or upgrade none of {}, and do not reset the cluster.{}",
+            tally.named(&[Health::Healthy]),
+            tally.of_membership()
+        )
     } else {
         format!(
-            "The next loss stops the cluster: bring {away} back first, and restart, drain or upgrade none of {} until then. \
-             Do not remove members or reset the cluster.",
-            tally.named(&[Health::Healthy])
+            "The next loss stops the cluster: bring {back} back first, and restart, drain or upgrade none of {} until then. \
+             Do not remove members or reset the cluster.{}",
+            tally.named(&[Health::Healthy]),
+            tally.of_membership().replace("see EtcdMembership", "see EtcdMembership after that")
         )
     };
     let message = format!("The next loss stops the cluster: {numbers}; {unhealthy}{read}{from}.");
@@ -255,10 +311,18 @@ fn lost_advice(tally: &Tally<'_>) -> String {
         names => format!(" Do not restart {names}."),
     };
     let snapshot = tally.snapshot.as_deref().unwrap_or("none is known here");
+    let back = tally.returning(&[Health::Down, Health::Unknown]);
+    let who = names(&back, NAMED);
+    let bring = match back.len() {
+        0 => format!("No voter is known that could come back as it is{even}."),
+        n if n < missing => format!("Bring {who} back{even}; {} of {missing} that are needed.", n),
+        n if n == missing => format!("Bring {who} back{even}; writes go on by themselves then."),
+        _ => format!("Bring {missing} of {who} back{even}; writes go on by themselves then."),
+    };
+    let membership = tally.of_membership();
     format!(
-        "Bring {missing} of {} back{even}; writes go on by themselves then.{rest} A cluster reset is a person's last resort. \
-         Before it: are the other members stopped? Which is the newest snapshot ({snapshot})? Is the token the same?",
-        tally.named(&[Health::Down, Health::Unknown])
+        "{bring}{membership}{rest} A cluster reset is a person's last resort. \
+         Before it: are the other members stopped? Which is the newest snapshot ({snapshot})? Is the token the same?"
     )
 }
 

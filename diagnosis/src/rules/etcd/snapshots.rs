@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use outrider_protocol::{
-    ConditionType, EtcdFacts, Fact, ReasonCode as R, Severity, Snapshots, Status, Timestamp,
+    ConditionType, EtcdFacts, Fact, ReasonCode as R, Severity, Snapshots, Status, Timestamp, UnknownCause,
 };
 
 use crate::finding::Finding;
@@ -16,6 +16,8 @@ use crate::wording::{Count, Moment, Short, Span};
 pub(crate) const TYPE: ConditionType = ConditionType::EtcdSnapshots;
 /// Two rounds of the default schedule, and an hour for the taking.
 pub(crate) const STALE_AFTER: Duration = Duration::from_secs(25 * 3600);
+/// Clocks of two machines may differ by this much.
+pub(crate) const CLOCKS_APART: Duration = Duration::from_secs(300);
 /// A round may end while it is looked at.
 pub(crate) const RAISE: Duration = Duration::from_secs(300);
 pub(crate) const CLEAR: Duration = Duration::ZERO;
@@ -57,6 +59,9 @@ fn one_node(snapshots: &Snapshots, at: Timestamp, now: Timestamp) -> Finding {
         }
         return missing(folder, at);
     };
+    if newest.at > now.after(CLOCKS_APART) {
+        return of_the_future(&words, newest.at.since(now), at);
+    }
     let age = now.since(newest.at);
     let kept = Count(usize::try_from(snapshots.count).unwrap_or(usize::MAX), "snapshot");
     if age > STALE_AFTER {
@@ -79,6 +84,16 @@ fn one_node(snapshots: &Snapshots, at: Timestamp, now: Timestamp) -> Finding {
     }
     let message = format!("The newest etcd snapshot is {words}; {kept} kept{elsewhere}.");
     new(Status::True, Severity::Ok, R::EtcdSnapshotsFresh, message)
+}
+
+/// A date that is still to come tells no age.
+pub(crate) fn of_the_future(words: &str, ahead: Duration, at: Timestamp) -> Finding {
+    let message = format!(
+        "How old the newest etcd snapshot is cannot be told: {words}, {} ahead of the clock here.",
+        Span(ahead)
+    );
+    Finding::unknown(TYPE, &UnknownCause::InvalidInput, Severity::Warn, at, message)
+        .advice("Compare the clocks of the machines (TimeSynchronized); the next snapshot is dated rightly once they agree.")
 }
 
 fn missing(folder: &str, at: Timestamp) -> Finding {

@@ -7,7 +7,7 @@ use outrider_protocol::{
 };
 
 use super::membership::has_node;
-use super::quorum::{Health, Proof, Tally, Voter};
+use super::quorum::{Health, OF_ANOTHER_CLUSTER, Proof, Tally, Voter};
 use crate::wording::Span;
 
 /// The name people know a member by; its id until it has started once.
@@ -101,9 +101,10 @@ fn endpoint_health(e: &EndpointFacts, cluster_id: &str, now: Timestamp) -> (Heal
     }
 }
 
-fn status_health(status: &EndpointStatus, cluster_id: &str) -> (Health, String) {
+/// What a member's answer says of it.
+pub(super) fn status_health(status: &EndpointStatus, cluster_id: &str) -> (Health, String) {
     if !cluster_id.is_empty() && !status.cluster_id.is_empty() && status.cluster_id != cluster_id {
-        return (Health::Down, format!("belongs to another cluster ({})", status.cluster_id));
+        return (Health::Down, format!("{OF_ANOTHER_CLUSTER} ({})", status.cluster_id));
     }
     if lacks_leader(status) {
         return (Health::NoLeader, "answers and sees no leader".to_owned());
