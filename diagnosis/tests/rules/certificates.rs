@@ -447,7 +447,7 @@ fn what_cannot_be_read_is_never_healthy() {
             Status::Unknown,
             Severity::Warn,
             R::from(&cause),
-            &["shows no certificate", "key"],
+            &["shows no certificate"],
         );
     }
     let closed = certificates(NEW, 265)
@@ -595,6 +595,76 @@ fn a_clock_that_is_wrong_ends_no_certificate() {
         R::CertificateClockUnsure,
         &["ahead of this clock"],
     );
+    // A clock that is behind makes an end only more certain.
+    let c = certificates(NEW, -2).with(|c| {
+        c.files[0].certificates = known(vec![authority(-1)]);
+        c.files[2].modified = Some(ahead(2 * DAY));
+    });
+    let j = judged(c);
+    assert_eq!(about(&j, "etcd:2379").reason, R::CertificateExpired);
+    assert_eq!(about(&j, "ca").status, Status::False);
+    assert_eq!(skewed(-2, -10 * day).reason, R::CertificateExpired);
+}
+
+#[test]
+fn what_is_missing_or_was_not_read_is_not_healthy() {
+    let gone = certificates(NEW, 265).with(|c| c.files[1].certificates = world::absent("file"));
+    expect(
+        &about(&judged(gone), "files"),
+        Status::False,
+        Severity::Warn,
+        R::CertificateUnreadable,
+        &["server-client.crt is missing"],
+    );
+    let many = certificates(NEW, 265).with(|c| c.files_left_out = 7);
+    expect(
+        &about(&judged(many), "files"),
+        Status::Unknown,
+        Severity::Warn,
+        R::InvalidInput,
+        &["7 further certificate files were not read", "Move copies"],
+    );
+    let large = certificates(NEW, 265).with(|c| c.files[2].certificates = unknown(UnknownCause::Unsupported));
+    let large = about(&judged(large), "files");
+    assert_eq!((large.status, large.severity), (Status::Unknown, Severity::Warn), "{large:#?}");
+}
+
+#[test]
+fn an_authority_that_has_ended_is_not_cross_signed() {
+    for distribution in Distribution::ALL {
+        let ca = |days| {
+            let c = certificates(NEW, 20).with(|c| {
+                c.distribution = distribution.clone();
+                c.files[0].certificates = known(vec![authority(days)]);
+            });
+            about(&judged(c), "ca").advice
+        };
+        assert!(ca(5).contains("while it is still valid"), "{}", ca(5));
+        let ended = ca(-5);
+        assert!(!ended.contains("still valid") && ended.contains("brought to every node"), "{ended}");
+    }
+}
+
+#[test]
+fn a_port_that_shows_nothing_is_told_by_how_it_failed() {
+    let advice = |cause: UnknownCause, detail: &str| {
+        let chain = Fact::unknown(cause, detail, "127.0.0.1:2379", world::now());
+        let finding = about(&judged(certificates(NEW, 265).with(|c| c.served[0].chain = chain)), "etcd:2379");
+        assert_eq!(finding.status, Status::Unknown);
+        assert!(!finding.message.contains("?."), "{}", finding.message);
+        finding.advice
+    };
+    for (cause, detail, words) in [
+        (UnknownCause::TimedOut, "no answer within 3 s", "does not answer"),
+        (UnknownCause::Unreachable, "it closes at once", "closes at once"),
+        (UnknownCause::TlsFailed, "the peer does not speak TLS on this port", "another program has the port"),
+        (UnknownCause::Unsupported, "a P-521 key", "Look by hand"),
+        (UnknownCause::TlsFailed, "another key?", "a key that does not belong"),
+    ] {
+        let advice = advice(cause, detail);
+        assert!(advice.contains(words), "{detail}: {advice}");
+        assert_eq!(advice.contains("a key that does not belong"), detail == "another key?", "{advice}");
+    }
 }
 
 #[test]

@@ -67,12 +67,16 @@ pub(super) fn judge(view: &View<'_>) -> Option<Finding> {
         ),
     };
     let candidate = match (&view.clock, verdict) {
-        (Clock::Skewed { why, .. }, verdict) if verdict != Verdict::Good => unsure(&message, why),
-        (Clock::Doubtful { why }, Verdict::Ended | Verdict::NotYet) => unsure(&message, why),
+        (Clock::Skewed { now, why }, verdict)
+            if verdict != Verdict::Good && !(verdict == Verdict::Ended && first.not_after <= *now) =>
+        {
+            unsure(&message, why)
+        }
+        (Clock::Doubtful { why, behind }, verdict) if verdict.is_doubted(*behind) => unsure(&message, why),
         (_, Verdict::Good) => Candidate::new(Status::True, Severity::Ok, R::CertificatesInDate, message),
         (_, Verdict::Ending(severity)) => {
             Candidate::new(Status::True, severity, R::CertificateAuthorityEnding, message)
-                .advice(advice(view))
+                .advice(advice(view, false))
         }
         (_, Verdict::NotYet) => {
             Candidate::new(Status::False, Severity::Error, R::CertificateNotYetValid, message)
@@ -80,7 +84,7 @@ pub(super) fn judge(view: &View<'_>) -> Option<Finding> {
         }
         (_, Verdict::Ended) => {
             Candidate::new(Status::False, Severity::Error, R::CertificateAuthorityEnding, message)
-                .advice(advice(view))
+                .advice(advice(view, true))
         }
     };
     worst(SUBJECT.to_owned(), view.at, vec![candidate])
@@ -105,8 +109,30 @@ fn outlived_by<'a>(view: &View<'a>, authority: &CertificateFacts) -> Vec<&'a str
         .collect()
 }
 
-/// How an authority is replaced.
-pub(super) fn advice(view: &View<'_>) -> String {
+/// How an authority is replaced. With one that has ended nothing can be cross-signed to any use: who trusts it trusts
+/// nothing that leads to it any more, so the new one has to be brought to every node.
+pub(super) fn advice(view: &View<'_>, ended: bool) -> String {
+    if ended {
+        let how = match view.facts.distribution {
+            Distribution::Rke2 => {
+                " Start at RKE2's documentation of certificate rotate-ca, where it replaces authorities without \
+                 cross-signing."
+            }
+            Distribution::K3s => {
+                " Start at K3s' documentation of certificate rotate-ca, where it replaces authorities without \
+                 cross-signing."
+            }
+            Distribution::Rke1 => {
+                " rke cert rotate --rotate-ca makes one; RKE1 is out of support: move to RKE2 or K3s instead."
+            }
+            _ => " Start at the manual rotation of CA certificates in the Kubernetes documentation.",
+        };
+        return format!(
+            "No restart renews an authority, and nothing the ended one signs helps. A new authority, and certificates that \
+             it signed, have to be brought to every node, kubeconfig and join token: a person's step, planned over the \
+             whole cluster, with a backup of these files and of etcd first.{how}"
+        );
+    }
     let how = match view.facts.distribution {
         Distribution::Rke2 => "rke2 certificate rotate-ca, with an authority cross-signed by the old one",
         Distribution::K3s => "k3s certificate rotate-ca, with an authority cross-signed by the old one",

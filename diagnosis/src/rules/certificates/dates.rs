@@ -1,7 +1,7 @@
 //! Dates against the clock, and against a clock that may be wrong.
 //!
 //! The levels are fixed numbers of days. A clock that is known to be wrong tells no end: then the verdict is unknown,
-//! whatever it would have been, unless both clocks agree that all is well.
+//! whatever it would have been, unless both clocks agree that all is well or that it has ended.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ pub(super) enum Clock {
     Believed,
     /// It differs from the coordinator's: what the time would be by that one, and how far off this one is.
     Skewed { now: Timestamp, why: String },
-    /// Something speaks against it, and the right time is not known.
-    Doubtful { why: String },
+    /// Something speaks against it, and the right time is not known; that it is behind may be.
+    Doubtful { why: String, behind: bool },
 }
 
 impl Clock {
@@ -45,12 +45,13 @@ impl Clock {
         if let Some(file) = certificates.files.iter().find(ahead) {
             let by = Span(file.modified.unwrap_or_default().since(facts.now));
             let why = format!("{} was written {by} ahead of this clock, which must be behind", file.path);
-            return Clock::Doubtful { why };
+            return Clock::Doubtful { why, behind: true };
         }
         match clock.map(|clock| (&clock.kernel, clock.coordinator.value())) {
             // What agrees with the coordinator is right, whoever sets it.
             Some((Fact::Known { value: kernel, .. }, None)) if !kernel.synchronized => Clock::Doubtful {
                 why: "nobody keeps this clock (the kernel calls it unsynchronised)".to_owned(),
+                behind: false,
             },
             _ => Clock::Believed,
         }
@@ -75,6 +76,11 @@ pub(super) enum Verdict {
 }
 
 impl Verdict {
+    /// Whether a clock of which only this is known leaves it open. A clock that is behind makes an end only more certain.
+    pub(super) fn is_doubted(self, behind: bool) -> bool {
+        self == Verdict::NotYet || (self == Verdict::Ended && !behind)
+    }
+
     fn severity(self) -> Severity {
         match self {
             Verdict::Good => Severity::Ok,
@@ -174,12 +180,10 @@ fn doubt(view: &View<'_>, path: &[Link<'_>], here: &Dated<'_>) -> Option<(String
         Clock::Believed => None,
         Clock::Skewed { now, why } => {
             let there = dated(path, *now, view.days)?;
-            let good = here.verdict == Verdict::Good && there.verdict == Verdict::Good;
-            (!good).then(|| (why.clone(), true))
+            let agreed = |verdict| here.verdict == verdict && there.verdict == verdict;
+            (!agreed(Verdict::Good) && !agreed(Verdict::Ended)).then(|| (why.clone(), true))
         }
-        Clock::Doubtful { why } => {
-            matches!(here.verdict, Verdict::Ended | Verdict::NotYet).then(|| (why.clone(), false))
-        }
+        Clock::Doubtful { why, behind } => here.verdict.is_doubted(*behind).then(|| (why.clone(), false)),
     }
 }
 

@@ -21,6 +21,8 @@ pub(super) fn judge(view: &View<'_>) -> Finding {
     let mut candidates = Vec::new();
     candidates.extend(unreadable(view));
     candidates.extend(unread(view));
+    candidates.extend(missing(view));
+    candidates.extend(left_out(view));
     let looked = looked(view);
     let (left, alive): (Vec<&Looked<'_>>, Vec<&Looked<'_>>) =
         looked.iter().partition(|l| is_left_over(view, l));
@@ -108,6 +110,45 @@ fn unread(view: &View<'_>) -> Option<Candidate> {
     Some(candidate.advice(finding.advice).after(super::RAISE))
 }
 
+/// Files that are wanted here and are not there. A second look confirms: one that is being replaced is gone for a moment.
+fn missing(view: &View<'_>) -> Option<Candidate> {
+    let gone: Vec<&CertificateFile> =
+        view.facts.files.iter().filter(|file| matches!(file.certificates, Fact::Absent { .. })).collect();
+    let is = match gone.len() {
+        0 => return None,
+        1 => "is",
+        _ => "are",
+    };
+    let message = format!("{} {is} missing, or a link that leads nowhere.", quoted(gone.iter().copied()));
+    let authority = gone.iter().any(|file| file.usage == Use::Authority);
+    let advice = if authority {
+        "Put the authority's file back from a backup, or from another server of this cluster: what was not replaced needs \
+         the very same one. Let nothing make a new authority in its place, and do not restart the service before."
+    } else {
+        "See what removed it, and put it back from a backup with its key. RKE2 and K3s make what is missing at a start of \
+         the service, while their authorities are there; where this node has another role now, it needs none."
+    };
+    let gone = Candidate::new(Status::False, Severity::Warn, R::CertificateUnreadable, message);
+    Some(gone.after(super::RAISE).advice(advice))
+}
+
+/// Of files that were not read nothing is known.
+fn left_out(view: &View<'_>) -> Option<Candidate> {
+    let number = view.facts.files_left_out as usize;
+    if number == 0 {
+        return None;
+    }
+    let was = if number == 1 { "was" } else { "were" };
+    let message =
+        format!("{} {was} not read: there are too many.", Count(number, "further certificate file"));
+    let finding = Finding::unknown(TYPE, &UnknownCause::InvalidInput, Severity::Warn, view.at, message);
+    let candidate = Candidate::new(Status::Unknown, finding.severity, finding.reason, finding.message);
+    Some(candidate.advice(
+        "Move copies and backups of certificates out of these folders, so that those in use can all be read; look at the \
+         others by hand (openssl x509 -noout -enddate -in FILE).",
+    ))
+}
+
 fn wrong_issuer(alive: &[&Looked<'_>]) -> Option<Candidate> {
     let foreign: Vec<&&Looked<'_>> =
         alive.iter().filter(|looked| matches!(looked.file.issuer, Fact::Absent { .. })).collect();
@@ -145,7 +186,7 @@ fn by_dates(view: &View<'_>, alive: &[&Looked<'_>]) -> Option<Candidate> {
     let what = format!("The certificate in {}", worst.file.path);
     let mut found =
         candidate(view, &path, &what, at_most(&worst.file.usage), |dated| match dated.link.part {
-            Part::Authority => authority::advice(view),
+            Part::Authority => authority::advice(view, dated.verdict == Verdict::Ended),
             _ => renewal::advice(view, &worst.file.usage, dated.link.certificate.not_after),
         })?;
     let total = alive.len();
@@ -159,13 +200,6 @@ fn by_dates(view: &View<'_>, alive: &[&Looked<'_>]) -> Option<Candidate> {
         let more = quoted(alike.iter().copied());
         found.message =
             format!("{} The same holds for {} more of {total} files: {more}.", found.message, alike.len());
-    }
-    if view.facts.files_left_out > 0 {
-        found.message = format!(
-            "{} {} were not read: there are too many.",
-            found.message,
-            Count(view.facts.files_left_out as usize, "further file")
-        );
     }
     Some(found)
 }

@@ -2,10 +2,10 @@
 
 use outrider_protocol::{
     CertificateFacts, CertificateUse as Use, Distribution, Fact, ReasonCode as R, ServedCertificate,
-    Severity, Status,
+    Severity, Status, UnknownCause,
 };
 
-use super::dates::{Dated, at_most, candidate};
+use super::dates::{Dated, Verdict, at_most, candidate};
 use super::{Candidate, Part, RAISE, TYPE, View, authority, renewal, worst};
 use crate::finding::Finding;
 use crate::wording::{Moment, Span, names};
@@ -19,12 +19,10 @@ pub(super) fn judge(view: &View<'_>, served: &ServedCertificate) -> Option<Findi
                 "{} at {} shows no certificate: {}.",
                 served.name,
                 served.peer,
-                detail.trim_end_matches('.')
+                detail.trim_end_matches(['.', '?'])
             );
-            let advice = "See whether the process starts and which certificate and key it was given: a key that does not \
-                          belong to its certificate, or a file it cannot read, ends the handshake. Its log says which.";
             let finding = Finding::unknown(TYPE, cause, Severity::Warn, *at, message).subject(subject);
-            return Some(finding.advice(advice).waits(RAISE, super::CLEAR));
+            return Some(finding.advice(no_answer(served, cause, detail)).waits(RAISE, super::CLEAR));
         }
         // Nobody listens: not this node's role, or down, which other checks tell.
         Fact::Absent { .. } | Fact::NotApplicable { .. } => return None,
@@ -32,7 +30,7 @@ pub(super) fn judge(view: &View<'_>, served: &ServedCertificate) -> Option<Findi
     let Some(leaf) = chain.first() else {
         let message =
             format!("{} at {} ended the handshake without a certificate.", served.name, served.peer);
-        let cause = outrider_protocol::UnknownCause::InvalidAnswer;
+        let cause = UnknownCause::InvalidAnswer;
         return Some(Finding::unknown(TYPE, &cause, Severity::Warn, view.at, message).subject(subject));
     };
     let on_disk = view.file(&served.file).and_then(|file| file.certificates.value()?.first());
@@ -47,6 +45,37 @@ pub(super) fn judge(view: &View<'_>, served: &ServedCertificate) -> Option<Findi
     candidates.extend(on_disk.and_then(|file| differs(view, served, leaf, file)));
     candidates.extend(wrong_names(view, served, leaf));
     worst(subject, view.at, candidates)
+}
+
+/// What to do about a port that shows nothing, by how it failed.
+fn no_answer(served: &ServedCertificate, cause: &UnknownCause, detail: &str) -> String {
+    let who = format!("ss -ltnp 'sport = :{}'", served.port);
+    match cause {
+        UnknownCause::TimedOut => format!(
+            "Somebody listens and does not answer: see whether the process hangs, waits for its disk or has no processor \
+             time, and what its log says last ({who} names it)."
+        ),
+        UnknownCause::TlsFailed if detail.contains("does not speak TLS") => format!(
+            "Find out who listens there ({who}): another program has the port, or {} was told to serve without TLS.",
+            served.name
+        ),
+        UnknownCause::Unreachable => format!(
+            "Somebody listens and closes at once: see whether it is {} ({who}), whether that is starting or ending, and \
+             what its log says.",
+            served.name
+        ),
+        UnknownCause::Unsupported => format!(
+            "Look by hand (openssl s_client -connect {} -showcerts </dev/null | openssl x509 -noout -enddate -text). A \
+             certificate with an RSA key of 2048 bits or more, or an ECDSA key on P-256 or P-384, can be judged here.",
+            served.peer
+        ),
+        UnknownCause::TlsFailed | UnknownCause::InvalidInput => {
+            "See which certificate and key the process was given: a key that does not belong to its certificate, or a file \
+             it cannot read, ends the handshake. Its log says which."
+                .to_owned()
+        }
+        _ => format!("See whether the process runs ({who}) and what its log says."),
+    }
 }
 
 fn usage(view: &View<'_>, served: &ServedCertificate) -> Use {
@@ -66,7 +95,7 @@ fn remedy(
     dated: &Dated<'_>,
 ) -> String {
     if dated.link.part == Part::Authority {
-        return authority::advice(view);
+        return authority::advice(view, dated.verdict == Verdict::Ended);
     }
     match on_disk {
         Some(file) if file.sha256 != leaf.sha256 && file.not_after > leaf.not_after => restart(view, served),
