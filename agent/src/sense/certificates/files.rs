@@ -61,6 +61,10 @@ pub(super) fn read(cx: &SenseContext, wanted: &Wanted, names: &[String]) -> Read
 }
 
 fn unread(error: &io::Error, path: &str, now: Timestamp) -> Fact<Vec<CertificateFacts>> {
+    // Too large to be looked at says nothing of what is in it.
+    if error.kind() == io::ErrorKind::InvalidInput && error.to_string().starts_with("larger than") {
+        return Fact::unknown(UnknownCause::Unsupported, "larger than 64 KiB, not read", path, now);
+    }
     Fact::from_io(error, path, now)
 }
 

@@ -169,7 +169,7 @@ fn look_at_disk(cx: &SenseContext) -> Result<OnDisk, Box<Fact<CertificatesFacts>
     let mut reads: Vec<Read> = node.files.iter().map(|wanted| files::read(cx, wanted, &node.names)).collect();
     let authorities: Vec<Authority> = reads.iter().filter_map(Authority::of).collect();
     let unread = reads.iter().find(|read| {
-        read.file.usage == CertificateUse::Authority && matches!(read.file.certificates, Fact::Unknown { .. })
+        read.file.usage == CertificateUse::Authority && read.file.certificates.value().is_none()
     });
     let unread = unread.map(|read| read.file.path.clone());
     for read in &mut reads {
@@ -204,7 +204,9 @@ fn issuer_of(
     match (signer(&read.chain, authorities), unread) {
         (Ok(Some(path)), _) => Fact::known(path.to_owned(), source, cx.now()),
         (Ok(None), Some(unread)) => {
-            let detail = format!("no authority that could be read signed it, and {unread} could not be read");
+            let detail = format!(
+                "no authority that could be read signed it, and {unread} is missing or could not be read"
+            );
             Fact::unknown(UnknownCause::InvalidInput, detail, source, cx.now())
         }
         (Ok(None), None) if authorities.is_empty() => {

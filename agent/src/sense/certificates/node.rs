@@ -12,6 +12,50 @@ use crate::sense::{OpenFile, SenseContext};
 
 /// Most files that are read.
 pub(super) const MAX_FILES: usize = 64;
+/// Names of RKE2 and K3s (k3s-io/k3s, `pkg/daemons/control/deps/deps.go`) and of kubeadm: read before any other.
+const KNOWN: [&str; 41] = [
+    "server-ca.crt",
+    "client-ca.crt",
+    "request-header-ca.crt",
+    "peer-ca.crt",
+    "server-client.crt",
+    "peer-server-client.crt",
+    "client.crt",
+    "client-admin.crt",
+    "client-auth-proxy.crt",
+    "client-cloud-controller.crt",
+    "client-controller.crt",
+    "client-kube-apiserver.crt",
+    "client-kube-proxy.crt",
+    "client-kubelet.crt",
+    "client-k3s-cloud-controller.crt",
+    "client-k3s-controller.crt",
+    "client-rke2-cloud-controller.crt",
+    "client-rke2-controller.crt",
+    "client-scheduler.crt",
+    "client-supervisor.crt",
+    "serving-kube-apiserver.crt",
+    "serving-kubelet.crt",
+    "kube-scheduler.crt",
+    "kube-controller-manager.crt",
+    "server-ca.nochain.crt",
+    "client-ca.nochain.crt",
+    "ca.crt",
+    "front-proxy-ca.crt",
+    "front-proxy-client.crt",
+    "apiserver.crt",
+    "apiserver-etcd-client.crt",
+    "apiserver-kubelet-client.crt",
+    "server.crt",
+    "peer.crt",
+    "healthcheck-client.crt",
+    "kubelet.crt",
+    "kube-ca.pem",
+    "kube-apiserver.pem",
+    "kube-apiserver-requestheader-ca.pem",
+    "kube-controller-manager.pem",
+    "kube-scheduler.pem",
+];
 /// Most names of this node that are kept.
 const MAX_NAMES: usize = 16;
 
@@ -100,11 +144,7 @@ impl Node {
                 let names = names.unwrap_or_default();
                 for name in &names {
                     let Some(usage) = usage(name) else { continue };
-                    if self.files.len() < MAX_FILES {
-                        self.files.push(Wanted { path: folder.join(name), usage });
-                    } else {
-                        self.left_out += 1;
-                    }
+                    self.files.push(Wanted { path: folder.join(name), usage });
                 }
                 names
             }
@@ -113,6 +153,45 @@ impl Node {
                 Vec::new()
             }
         }
+    }
+
+    /// A file that has to be here: one that is not listed is read all the same, so that it is told as missing.
+    pub(super) fn expect(&mut self, path: PathBuf, usage: CertificateUse) {
+        if !self.files.iter().any(|wanted| wanted.path == path) {
+            self.files.push(Wanted { path, usage });
+        }
+    }
+
+    /// Adds the authorities of the ports, and leaves at most [`MAX_FILES`] to read: what a port shows and what signs it
+    /// first, then names that are known, then other authorities.
+    fn settle(&mut self) {
+        for authority in self.ports.iter().filter_map(|port| port.authority.clone()).collect::<Vec<_>>() {
+            self.expect(authority, CertificateUse::Authority);
+        }
+        if self.files.len() <= MAX_FILES {
+            return;
+        }
+        let of_a_port = |wanted: &Wanted| {
+            let path = Some(&wanted.path);
+            self.ports.iter().any(|port| port.file.as_ref() == path || port.authority.as_ref() == path)
+        };
+        let is_known = |wanted: &Wanted| {
+            wanted.path.file_name().and_then(|name| name.to_str()).is_some_and(|name| KNOWN.contains(&name))
+        };
+        let mut ranked: Vec<(u8, Wanted)> = Vec::with_capacity(self.files.len());
+        for wanted in &self.files {
+            let rank = match wanted.usage {
+                _ if of_a_port(wanted) => 0,
+                _ if is_known(wanted) => 1,
+                CertificateUse::Authority => 2,
+                _ => 3,
+            };
+            ranked.push((rank, wanted.clone()));
+        }
+        ranked.sort_by_key(|(rank, _)| *rank);
+        let left_out = ranked.len() - MAX_FILES;
+        self.left_out = u32::try_from(left_out).unwrap_or(u32::MAX);
+        self.files = ranked.into_iter().take(MAX_FILES).map(|(_, wanted)| wanted).collect();
     }
 
     /// Where this node's own ports are asked: loopback first, then its configured address, for a process that listens
@@ -147,6 +226,7 @@ pub(super) fn search(cx: &SenseContext) -> Search {
     for step in steps {
         match step() {
             Ok(Some(mut node)) => {
+                node.settle();
                 node.names = names_of_this_node(node.node_ip);
                 return Search::Found(Box::new(node));
             }

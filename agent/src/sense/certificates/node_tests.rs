@@ -129,8 +129,13 @@ fn an_rke2_server_without_an_api_server_of_its_own() {
 #[test]
 fn an_agent_has_its_kubelet_only() {
     let machine = Machine::new();
-    let files =
-        ["serving-kubelet.crt", "client-kubelet.crt", "client-kube-proxy.crt", "client-rke2-controller.crt"];
+    let files = [
+        "serving-kubelet.crt",
+        "client-kubelet.crt",
+        "client-kube-proxy.crt",
+        "client-rke2-controller.crt",
+        "server-ca.crt",
+    ];
     write_all(&machine, &format!("{RKE2}/agent"), &files);
     let node = found(&machine);
     assert!(!node.server);
@@ -237,6 +242,8 @@ async fn files_say_who_signed_them_or_why_they_hold_nothing() {
     let (ours, theirs) = (Authority::new("rke2-server-ca@1"), Authority::new("rke2-server-ca@1"));
     let tls = |name: &str| format!("{RKE2}/server/tls/{name}");
     machine.write(&tls("server-ca.crt"), &ours.pem());
+    machine.write(&tls("client-ca.crt"), &ours.pem());
+    machine.write(&tls("client-big.crt"), &(ours.leaf("big") + &" ".repeat(70_000)));
     machine.write(&tls("client-admin.crt"), &(ours.leaf("admin") + &ours.pem()));
     machine.write(&tls("client-controller.crt"), &theirs.leaf("controller"));
     machine.write(&tls("client-scheduler.crt"), "garbage");
@@ -245,7 +252,12 @@ async fn files_say_who_signed_them_or_why_they_hold_nothing() {
     machine.link(&tls("client-dangling.crt"), "/nowhere");
     let facts = facts(&machine).await;
     let file = |name: &str| facts.files.iter().find(|file| file.path == tls(name)).unwrap();
-    assert_eq!(file("client-admin.crt").issuer.value(), Some(&tls("server-ca.crt")));
+    let signer = file("client-admin.crt").issuer.value().map(String::as_str);
+    assert!(signer.is_some_and(|path| path.ends_with("-ca.crt")), "{signer:?}");
+    let Fact::Unknown { cause, detail, .. } = &file("client-big.crt").certificates else {
+        panic!("it is read")
+    };
+    assert_eq!((cause, detail.as_str()), (&UnknownCause::Unsupported, "larger than 64 KiB, not read"));
     // The authority behind it stands once among the facts.
     assert_eq!(file("client-admin.crt").certificates.value().map(Vec::len), Some(1));
     assert!(file("client-admin.crt").modified.is_some());
@@ -296,5 +308,61 @@ async fn files_are_few() {
         machine.write(&format!("{RKE2}/server/tls/c{n}.crt"), "x");
     }
     let facts = facts(&machine).await;
-    assert_eq!((facts.files.len(), facts.files_left_out), (super::node::MAX_FILES, 36));
+    // Two authorities that are missing are among those read.
+    assert_eq!((facts.files.len(), facts.files_left_out), (super::node::MAX_FILES, 38));
+}
+
+#[tokio::test]
+async fn of_many_files_those_of_the_ports_and_the_authorities_are_read() {
+    let machine = Machine::new();
+    for n in 0..100 {
+        machine.write(&format!("{RKE2}/server/tls/a{n}.crt"), "x");
+    }
+    let wanted =
+        ["server-ca.crt", "old-ca.crt", "etcd/server-client.crt", "etcd/client.crt", "etcd/server-ca.crt"];
+    write_all(&machine, &format!("{RKE2}/server/tls"), &wanted);
+    let facts = facts(&machine).await;
+    for name in wanted {
+        let path = format!("{RKE2}/server/tls/{name}");
+        assert!(facts.files.iter().any(|file| file.path == path), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn what_has_to_be_here_and_is_not_is_missing() {
+    let machine = Machine::new();
+    let ours = Authority::new("etcd-server-ca@1");
+    for name in ["server-ca.crt", "client-ca.crt", "etcd/peer-ca.crt"] {
+        machine.write(&format!("{RKE2}/server/tls/{name}"), &Authority::new("other").pem());
+    }
+    machine.write(&format!("{RKE2}/server/tls/etcd/client.crt"), &ours.leaf("etcd"));
+    write_all(&machine, &format!("{RKE2}/agent/pod-manifests"), &["etcd.yaml", "kube-apiserver.yaml"]);
+    let facts = facts(&machine).await;
+    let missing: Vec<&str> = facts
+        .files
+        .iter()
+        .filter(|file| matches!(file.certificates, Fact::Absent { .. }))
+        .filter_map(|file| file.path.strip_prefix("/var/lib/rancher/rke2/server/tls/"))
+        .collect();
+    let expected = [
+        "serving-kube-apiserver.crt",
+        "etcd/server-ca.crt",
+        "etcd/server-client.crt",
+        "etcd/peer-server-client.crt",
+    ];
+    assert_eq!(missing, expected);
+    // Whose authority is missing does not belong to another cluster.
+    let client = facts.files.iter().find(|file| file.path.ends_with("etcd/client.crt")).unwrap();
+    assert!(matches!(client.issuer, Fact::Unknown { .. }), "{:?}", client.issuer);
+}
+
+#[test]
+fn a_server_whose_certificates_are_gone_is_no_agent() {
+    let machine = Machine::new();
+    write_all(&machine, &format!("{RKE2}/agent"), &["serving-kubelet.crt", "server-ca.crt"]);
+    assert!(!found(&machine).server);
+    std::fs::create_dir_all(machine.path(&format!("{RKE2}/server/tls"))).unwrap();
+    let node = found(&machine);
+    assert!(node.server);
+    assert!(node.files.iter().any(|file| file.path.ends_with("server/tls/server-ca.crt")));
 }

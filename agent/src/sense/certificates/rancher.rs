@@ -49,7 +49,13 @@ pub(super) fn find(cx: &SenseContext, disk: &Disk<'_>, program: &Program) -> Res
     let (tls, agent) = (data.join("server/tls"), data.join("agent"));
     let (server_names, agent_names) = (disk.must_list(&tls)?, disk.list(&agent));
     let has = |names: &Option<Vec<String>>| names.iter().flatten().any(|name| name.ends_with(".crt"));
-    let server = has(&server_names);
+    let pods = disk.list(&agent.join("pod-manifests")).ok().flatten();
+    let runs = |pod: &str| pods.iter().flatten().any(|name| name == pod);
+    // A server whose certificates are gone is one all the same: its static pods say so, or the folder that no agent has.
+    let emptied = runs("etcd.yaml")
+        || runs("kube-apiserver.yaml")
+        || (server_names.is_some() && matches!(&agent_names, Ok(names) if has(names)));
+    let server = has(&server_names) || emptied;
     let is_agent = match &agent_names {
         Ok(names) => has(names),
         Err(_) => true,
@@ -79,6 +85,19 @@ pub(super) fn find(cx: &SenseContext, disk: &Disk<'_>, program: &Program) -> Res
             }
         }
         let server_ca = tls.join("server-ca.crt");
+        node.expect(server_ca.clone(), Use::Authority);
+        node.expect(tls.join("client-ca.crt"), Use::Authority);
+        if program.own_apiserver && runs("kube-apiserver.yaml") {
+            node.expect(tls.join("serving-kube-apiserver.crt"), Use::Server);
+        }
+        if runs("etcd.yaml") {
+            for authority in ["server-ca.crt", "peer-ca.crt"] {
+                node.expect(etcd.join(authority), Use::Authority);
+            }
+            for certificate in ["server-client.crt", "peer-server-client.crt"] {
+                node.expect(etcd.join(certificate), Use::Server);
+            }
+        }
         if program.own_apiserver && runs_apiserver(disk, &agent) {
             let file = Some(tls.join("serving-kube-apiserver.crt"));
             node.ports.push(Port::new("kube-apiserver", 6443, file, Some(server_ca.clone())));

@@ -9,6 +9,8 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
+use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::public_key::PublicKey;
 
 use super::files;
 use super::issuer::{Authority, signer};
@@ -64,7 +66,7 @@ fn issuer(
         return Fact::not_applicable("made by the process for itself", cx.now());
     }
     let Some(at) = authorities.iter().position(|authority| authority.path() == wanted) else {
-        let detail = format!("the authority's file {wanted} could not be read");
+        let detail = format!("the authority's file {wanted} is missing or could not be read");
         return Fact::unknown(UnknownCause::InvalidInput, detail, wanted, cx.now());
     };
     match signer(shown, &authorities[at..=at]) {
@@ -87,16 +89,26 @@ async fn show(port: u16, addresses: &[IpAddr], deadline: Instant) -> (String, Sh
             Ok(stream) => return (address.to_string(), handshake(stream, *ip, left()).await.map(Some)),
             // An address family this machine lacks, or one that is not its own, has nobody either.
             Err(failure) if is_nobody(&failure) => {}
-            Err(failure) => return (address.to_string(), Err(failure)),
+            Err(failure) => return (address.to_string(), Err(closes(failure))),
         }
     }
     (asked.join(", "), Ok(None))
 }
 
 fn is_nobody(failure: &Failure) -> bool {
-    matches!(failure.cause, UnknownCause::ConnectionRefused | UnknownCause::Unreachable)
+    // A reset is somebody's: it tells nothing of the certificate, and clears nothing.
+    failure.cause == UnknownCause::ConnectionRefused
+        || failure.detail.contains("Network is unreachable")
         || failure.detail.contains("Cannot assign requested address")
         || failure.detail.contains("Address family not supported")
+}
+
+/// A reset, or an end before the handshake's, in words; it may come while connecting already.
+fn closes(failure: Failure) -> Failure {
+    match failure.cause {
+        UnknownCause::Unreachable => failure.during("it closes at once"),
+        _ => failure,
+    }
 }
 
 async fn handshake(
@@ -118,10 +130,44 @@ async fn handshake(
         }
         // A port that wants a certificate of ours says so only after it has shown its own.
         (Err(failure), Some(chain)) if failure.detail.starts_with("the peer") => Ok(chain),
-        (Err(failure), _) => Err(failure),
+        // Of a certificate that was shown only the handshake's signature is verified, with its own key.
+        (Err(failure), Some(chain)) if failure.cause == UnknownCause::TlsFailed => {
+            Err(unverified(chain.first(), failure))
+        }
+        (Err(failure), _) => Err(closes(failure)),
         (Ok(_), None) => {
             Err(Failure::new(UnknownCause::TlsFailed, "the handshake ended without a certificate"))
         }
+    }
+}
+
+/// Why the handshake's signature was not accepted: a kind of key that cannot be verified here, or another key.
+fn unverified(leaf: Option<&CertificateDer<'static>>, failure: Failure) -> Failure {
+    let parsed = leaf.and_then(|der| X509Certificate::from_der(der).ok());
+    let key = parsed.as_ref().and_then(|(_, leaf)| leaf.public_key().parsed().ok());
+    let odd = match &key {
+        Some(PublicKey::RSA(key)) if key.key_size() < 2048 => {
+            Some(format!("an RSA key of {} bits", key.key_size()))
+        }
+        Some(PublicKey::RSA(_)) => None,
+        // With the byte in front, the two coordinates: 65 bytes on P-256, 97 on P-384.
+        Some(PublicKey::EC(point)) if matches!(point.data().len(), 65 | 97) => None,
+        Some(PublicKey::EC(point)) if point.data().len() == 133 => Some("an ECDSA key on P-521".to_owned()),
+        Some(PublicKey::EC(_)) => Some("an ECDSA key on an unusual curve".to_owned()),
+        // Ed25519 (RFC 8410) is verified, and not known to the parser.
+        Some(PublicKey::Unknown(_)) | None => None,
+        Some(_) => Some("a key of an unusual kind".to_owned()),
+    };
+    match odd {
+        Some(kind) => Failure::new(
+            UnknownCause::Unsupported,
+            format!("its certificate has {kind}, whose signatures cannot be verified here"),
+        ),
+        None if failure.detail.contains("BadSignature") => Failure::new(
+            UnknownCause::TlsFailed,
+            "the signature of its handshake does not fit the key in its certificate (BadSignature): it was given another key",
+        ),
+        None => failure,
     }
 }
 
@@ -134,6 +180,34 @@ mod tests {
     fn soon() -> Instant {
         Instant::now() + Duration::from_secs(20)
     }
+
+    /// Certificates of keys that this build of rustls has no use for; their keys were thrown away.
+    const RSA_1024: &str = "-----BEGIN CERTIFICATE-----
+MIIB9DCCAV2gAwIBAgIULhw7UNcTTqw6n7v5Lxg+MJ48RIEwDQYJKoZIhvcNAQEL
+BQAwDDEKMAgGA1UEAwwBbjAeFw0yNjExMjkxOTA2NTBaFw0zNjExMjYxOTA2NTBa
+MAwxCjAIBgNVBAMMAW4wgZ8wDQYJKoZIhvcNAQEBBQADgY0AMIGJAoGBAMDr83Is
+eeHrUXQG67Q/DPmBnr5Z9bImbsx3480ZLXkf64TiCW7EFI22F/xby5Bj7OFO2aNq
+mijXm2zx3KiARXgUzQ3/L9kcDn66xQ42ICGHVeQ/dJCTT5dUcmhBf+gTLT1p6dhF
+DX020LOTIOFtowRzR9R/rx0cZ3ZxutyPmW1/AgMBAAGjUzBRMB0GA1UdDgQWBBRw
+zMMMq4U6ArWXiaTXCG1YPGMtgzAfBgNVHSMEGDAWgBRwzMMMq4U6ArWXiaTXCG1Y
+PGMtgzAPBgNVHRMBAf8EBTADAQH/MA0GCSqGSIb3DQEBCwUAA4GBAJUWZFS+rULK
+GOEXufZeZ8NbfBHgmrzVC0nEM3YmHjq/eD86yKewy/Vw9iNHvcePDE5OgLFV0z4X
+sDv9/Bjnl8H76C1PB/zOU5a7jsuQXGuwTWrNBpn4+nuycqoCBgm4ujDKFJh1WomZ
+rqMGW7vd2zIPcLVz3OzSzeRBhhv/YB/t
+-----END CERTIFICATE-----";
+    const P_521: &str = "-----BEGIN CERTIFICATE-----
+MIIB9DCCAVagAwIBAgIUOB3AerUUrmmP2mt2iHaetUdXM/0wCgYIKoZIzj0EAwQw
+DDEKMAgGA1UEAwwBbjAeFw0yNjExMjkxOTA2NTBaFw0zNjExMjYxOTA2NTBaMAwx
+CjAIBgNVBAMMAW4wgZswEAYHKoZIzj0CAQYFK4EEACMDgYYABADzLbkvCLtei0hW
+T+JkFNGCw+yyjQipUV2i5sRfnB7qLgCAH/GYQ125EdUc8IXox30G/EKY5tL/JtFz
+tr3DnNiJIADCWW1eVEnGy0APfQaKgFIKCBdpOiPxPYerazgLaHHqCWwahA+eT3bO
+9dOV3+NeaFlE69FN7dKmKg3rtX379lls+aNTMFEwHQYDVR0OBBYEFFn7+A3R5XyG
+RLC7Hfd2Sp+nJdp7MB8GA1UdIwQYMBaAFFn7+A3R5XyGRLC7Hfd2Sp+nJdp7MA8G
+A1UdEwEB/wQFMAMBAf8wCgYIKoZIzj0EAwQDgYsAMIGHAkF/irYEf5gpvoZwLlpC
+v5aXhlxsA8PAftQ9hy6we432Fz4KPIC4RanIO6U8/c9Z0loirCu0MrLL+r2XmtWN
+++slnwJCAI56wr+X+6wNU9etad2o2UPT5g4i/xCb5LY+eEyRvWeAQb5UWvvtxaBa
+z0OsjYC3o8/J1wnD81rx5ef61o1aH/8H
+-----END CERTIFICATE-----";
 
     const HERE: [IpAddr; 1] = [IpAddr::V4(std::net::Ipv4Addr::LOCALHOST)];
 
@@ -163,5 +237,40 @@ mod tests {
         };
         let ((_, shown), _) = tokio::join!(show(port, &HERE, soon()), server);
         assert_eq!(shown.unwrap_err().cause, UnknownCause::TlsFailed);
+    }
+
+    #[tokio::test]
+    async fn a_reset_is_somebody() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            stream.set_zero_linger().unwrap();
+        };
+        let ((_, shown), ()) = tokio::join!(show(port, &HERE, soon()), server);
+        let failure = shown.unwrap_err();
+        assert_eq!(failure.cause, UnknownCause::Unreachable);
+        assert!(failure.detail.contains("closes at once"), "{failure}");
+        assert!(!is_nobody(&Failure::from(std::io::Error::from(std::io::ErrorKind::ConnectionReset))));
+    }
+
+    #[test]
+    fn a_key_that_cannot_be_verified_is_named_and_another_key_is_told() {
+        let bad = || Failure::new(UnknownCause::TlsFailed, "does not fit the authority (BadSignature)");
+        let of = |algorithm| {
+            let key = rcgen::KeyPair::generate_for(algorithm).unwrap();
+            let params = rcgen::CertificateParams::new(vec!["n1".to_owned()]).unwrap();
+            unverified(Some(params.self_signed(&key).unwrap().der()), bad())
+        };
+        let p256 = of(&rcgen::PKCS_ECDSA_P256_SHA256);
+        assert!(p256.detail.contains("another key"), "{p256}");
+        // Ed25519 is verified like the others.
+        assert!(of(&rcgen::PKCS_ED25519).detail.contains("another key"));
+        for (pem, words) in [(RSA_1024, "an RSA key of 1024 bits"), (P_521, "an ECDSA key on P-521")] {
+            let chain = crate::net::certificate::certificates(pem.as_bytes()).unwrap();
+            let odd = unverified(chain.first(), bad());
+            assert_eq!(odd.cause, UnknownCause::Unsupported, "{odd}");
+            assert!(odd.detail.contains(words), "{odd}");
+        }
     }
 }
