@@ -498,3 +498,15 @@ fn a_member_that_the_quorum_does_not_count_is_not_healthy() {
         assert_eq!((f.status, &f.reason), (Status::False, &reason), "{f:#?}");
     }
 }
+
+#[test]
+fn d17_a_node_rebuilt_under_its_old_name_leaves_a_ghost() {
+    let e = etcd(4).with(|e| {
+        e.kubernetes_nodes = known(vec!["n1".into(), "n2".into(), "n3".into()]);
+        list_mut(e).members[3].name = "n3".into();
+        kill(e, 3, 600);
+    });
+    let f = only(&judge(&etcd_node(e)), ConditionType::EtcdMembership);
+    let words = ["n3 with id 0000000000000003 (does not answer)", "cluster of 3 counts as 4"];
+    expect(&f, Status::False, Severity::Warn, ReasonCode::EtcdGhostMember, &words);
+}

@@ -8,7 +8,7 @@ use outrider_protocol::{
     Timestamp,
 };
 
-use super::quorum::{Health, Tally, quorum_of, tolerated};
+use super::quorum::{Health, Tally, Voter, quorum_of, tolerated};
 use super::{learners, peers};
 use crate::finding::Finding;
 use crate::wording::{Count, names};
@@ -127,14 +127,19 @@ pub(crate) fn ghosts(tally: &Tally<'_>, at: Timestamp) -> Option<Finding> {
     let healthy = tally.count(Health::Healthy);
     let left = voters - ghosts.len();
     // Who answers without a leader lacks nothing but the quorum that the removal gives back.
-    let lives = |v: &&super::quorum::Voter<'_>| matches!(v.health, Health::Healthy | Health::NoLeader);
+    let lives = |v: &&Voter<'_>| matches!(v.health, Health::Healthy | Health::NoLeader);
     let living_left = tally.voters.iter().filter(|v| !v.ghost).filter(lives).count();
     let lost = healthy + tally.count(Health::Unknown) < quorum_of(voters);
+    // Members of one name are told apart by their ids.
+    let named = |g: &Voter<'_>| match tally.voters.iter().filter(|v| v.name == g.name).count() {
+        1 => g.name.to_owned(),
+        _ => format!("{} with id {}", g.name, g.id),
+    };
     let list = names(
         ghosts.iter().map(|g| match g.health {
-            Health::Healthy => format!("{} (still answers)", g.name),
-            Health::Unknown => format!("{} (not asked)", g.name),
-            _ => format!("{} (does not answer)", g.name),
+            Health::Healthy => format!("{} (still answers)", named(g)),
+            Health::Unknown => format!("{} (not asked)", named(g)),
+            _ => format!("{} (does not answer)", named(g)),
         }),
         NAMED,
     );
@@ -153,7 +158,7 @@ pub(crate) fn ghosts(tally: &Tally<'_>, at: Timestamp) -> Option<Finding> {
             "A person makes sure that the {} of {} {} gone for good (a server without kubelet has no Kubernetes node either), \
              then removes {} while quorum holds ({} of {} healthy voters needed now). {}Outrider does not remove members.",
             if ghosts.len() == 1 { "machine" } else { "machines" },
-            names(ghosts.iter().map(|g| g.name), NAMED),
+            names(ghosts.iter().map(|g| named(g)), NAMED),
             if ghosts.len() == 1 { "is" } else { "are" },
             if ghosts.len() == 1 { "that member" } else { "those members, one at a time," },
             quorum_of(voters),
@@ -183,6 +188,25 @@ pub(crate) fn unstarted(list: &MemberList, at: Timestamp) -> Option<Finding> {
         "Start etcd on the machine that is to listen at {urls}. If it will never come, a person removes {}.",
         names(new.iter().map(|m| m.id.as_str()), NAMED)
     )))
+}
+
+/// A node has one member: of several under one node's name (a machine that was rebuilt under it, D17) those that do not
+/// answer are ghosts while another one does.
+pub(crate) fn mark_rebuilt(voters: &mut [Voter<'_>], nodes: &[String]) {
+    // A name that several nodes could have given tells nothing.
+    let of_one = |member: &str| nodes.iter().filter(|n| is_of_node(member, n)).count() == 1;
+    for node in nodes {
+        let of_node = |v: &&mut Voter<'_>| v.name != v.id && is_of_node(v.name, node) && of_one(v.name);
+        let lives =
+            voters.iter_mut().filter(of_node).any(|v| matches!(v.health, Health::Healthy | Health::NoLeader));
+        if lives {
+            voters
+                .iter_mut()
+                .filter(of_node)
+                .filter(|v| v.health == Health::Down)
+                .for_each(|v| v.ghost = true);
+        }
+    }
 }
 
 /// Names of the Kubernetes nodes, if members can be matched with them: an empty list, or one in which no member has its

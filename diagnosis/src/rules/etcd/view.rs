@@ -6,7 +6,7 @@ use outrider_protocol::{
     EndpointFacts, EndpointStatus, EtcdFacts, Fact, Member, MemberList, Timestamp, UnknownCause,
 };
 
-use super::membership::has_node;
+use super::membership::{has_node, mark_rebuilt};
 use super::quorum::{Health, OF_ANOTHER_CLUSTER, Proof, Tally, Voter};
 use crate::wording::Span;
 
@@ -32,8 +32,10 @@ pub(crate) fn tally<'a>(
         let ghost = nodes.is_some_and(|nodes| !member.name.is_empty() && !has_node(&member.name, nodes));
         Voter { id: &member.id, name: display_name(member), health, why, ghost }
     });
+    let mut voters: Vec<Voter<'_>> = voters.collect();
+    mark_rebuilt(&mut voters, nodes.unwrap_or_default());
     Tally {
-        voters: voters.collect(),
+        voters,
         learners: list.members.iter().filter(|m| m.is_learner).count(),
         proof: proof(etcd),
         election_timeout: Duration::from_millis(u64::from(etcd.election_timeout_ms)),
