@@ -49,7 +49,9 @@ pub fn token(bytes: &[u8]) {
             // An error goes to logs: no part of what may be a secret stands in it.
             let secret =
                 text.trim().split_once("::").and_then(|(_, rest)| rest.rsplit(':').next()).unwrap_or("");
-            assert!(secret.len() < 22 || !error.to_string().contains(secret), "{error}");
+            // A piece of the sentence itself, which a fuzzer learns, is none.
+            let open = secret.len() < 22 || secret.contains(' ');
+            assert!(open || !error.to_string().contains(secret), "{error}");
         }
     }
 }
