@@ -85,6 +85,7 @@ impl Node {
         fs::create_dir_all(agent("")).unwrap();
         for (path, authority) in [
             (tls("server-ca.crt"), &node.server_ca),
+            (tls("client-ca.crt"), &node.server_ca),
             (agent("server-ca.crt"), &node.server_ca),
             (tls("etcd/server-ca.crt"), &node.etcd_ca),
             (tls("etcd/peer-ca.crt"), &node.peer_ca),
