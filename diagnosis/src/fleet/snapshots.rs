@@ -4,8 +4,10 @@ use outrider_protocol::{Fact, NewestSnapshot, ReasonCode as R, Severity, Snapsho
 
 use super::{Joined, NAMED, View};
 use crate::finding::Finding;
-use crate::rules::etcd::snapshots::{CLEAR, CLOCKS_APART, RAISE, STALE_AFTER, TYPE, of_the_future};
-use crate::wording::{Count, Moment, Short, Span, names};
+use crate::rules::etcd::snapshots::{
+    CLEAR, CLOCKS_APART, RAISE, STALE_AFTER, TYPE, newest_words, of_the_future,
+};
+use crate::wording::{Count, Span, names};
 
 /// The newest snapshot and whose it is.
 pub(super) struct Newest<'a> {
@@ -16,12 +18,7 @@ pub(super) struct Newest<'a> {
 
 impl Newest<'_> {
     pub(super) fn words(&self) -> String {
-        let (name, size) = match &self.snapshots.newest {
-            Some(file) => (file.name.as_str(), file.size_bytes),
-            None => ("", 0),
-        };
-        let (at, size) = (Moment(self.at), Short(size));
-        format!("{name} ({size}) of {at}, in {} of {}", self.snapshots.folder, self.node)
+        format!("{} of {}", newest_words(self.snapshots).unwrap_or_default(), self.node)
     }
 }
 

@@ -6,11 +6,11 @@ use outrider_diagnosis::{Finding, Judgement, judge, latch};
 use outrider_protocol::*;
 use proptest::prelude::*;
 
-use crate::expect;
 use crate::world::{
     self, Change, DAY, TLS, ago, ahead, authority, certificate_file, certificates, in_days, known, leaf,
     served, unknown,
 };
+use crate::{expect, rank};
 use CertificateUse as Use;
 use ReasonCode as R;
 
@@ -710,15 +710,6 @@ fn the_agents_own_certificate_is_another_check() {
         .map(|c| c.subject.as_str())
         .collect();
     assert_eq!(left, [AGENT_CERTIFICATE]);
-}
-
-fn rank(f: &Finding) -> (u8, Severity) {
-    let status = match f.status {
-        Status::True => 0,
-        Status::Unknown => 1,
-        Status::False => 2,
-    };
-    (status, f.severity)
 }
 
 proptest! {
