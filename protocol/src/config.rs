@@ -21,6 +21,19 @@ pub struct NodeConfigSpec {
     /// Cluster the node is shown under.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
+    /// Limits of the check `load-balancer`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_balancer: Option<LoadBalancerConfig>,
+}
+
+/// Desired limits of the check `load-balancer`; null fields are unmanaged.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LoadBalancerConfig {
+    /// Connections a minute that the node may make to one balancer and its backends (1 to 600): its share of the fleet's
+    /// budget, which the coordinator gives out unless an operator desires another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probes_per_minute: Option<u32>,
 }
 
 /// Desired cadence of one check; null fields are unmanaged.

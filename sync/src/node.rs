@@ -9,6 +9,9 @@ pub const HEARTBEAT_SECONDS: std::ops::RangeInclusive<u32> = 1..=3600;
 /// Bounds of a desired interval between two passes of a check, in seconds.
 pub const INTERVAL_SECONDS: std::ops::RangeInclusive<u32> = 1..=86_400;
 
+/// Bounds of the connections a minute to one balancer.
+pub const PROBES_PER_MINUTE: std::ops::RangeInclusive<u32> = 1..=600;
+
 /// The values a node has: its own (upstream) going in, the effective ones coming out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeValues {
@@ -18,6 +21,8 @@ pub struct NodeValues {
     pub cluster: String,
     /// Cadence of every check the node has, by name.
     pub checks: BTreeMap<String, CheckValues>,
+    /// Connections a minute to one balancer and its backends.
+    pub probes_per_minute: u32,
 }
 
 /// Cadence of one check.
@@ -107,8 +112,15 @@ pub fn merge(own: &NodeValues, desired: &NodeConfigSpec) -> Merged {
         })
         .collect();
 
+    let probes_per_minute = merge.number(
+        "loadBalancer.probesPerMinute".to_owned(),
+        own.probes_per_minute,
+        desired.load_balancer.as_ref().and_then(|balancer| balancer.probes_per_minute),
+        PROBES_PER_MINUTE,
+    );
+
     Merged {
-        values: NodeValues { heartbeat_seconds, cluster, checks },
+        values: NodeValues { heartbeat_seconds, cluster, checks, probes_per_minute },
         fields: merge.fields,
         held: merge.held,
     }
@@ -154,7 +166,7 @@ impl Merge {
 
 #[cfg(test)]
 mod tests {
-    use outrider_protocol::CheckConfig;
+    use outrider_protocol::{CheckConfig, LoadBalancerConfig};
 
     use super::*;
 
@@ -163,7 +175,7 @@ mod tests {
             .map(|name| (name.to_owned(), CheckValues { enabled: true, interval_seconds: 60 }))
             .into_iter()
             .collect();
-        NodeValues { heartbeat_seconds: 30, cluster: "prod".to_owned(), checks }
+        NodeValues { heartbeat_seconds: 30, cluster: "prod".to_owned(), checks, probes_per_minute: 30 }
     }
 
     fn etcd(config: CheckConfig) -> NodeConfigSpec {
@@ -198,11 +210,15 @@ mod tests {
     fn what_is_out_of_bounds_is_held_and_the_rest_goes_on() {
         let mut desired = etcd(CheckConfig { enabled: Some(false), interval_seconds: Some(0) });
         desired.heartbeat_seconds = Some(3601);
+        desired.load_balancer = Some(LoadBalancerConfig { probes_per_minute: Some(0) });
         let merged = merge(&own(), &desired);
         assert_eq!(merged.values.heartbeat_seconds, 30);
         assert_eq!(merged.values.checks["etcd"], CheckValues { enabled: false, interval_seconds: 60 });
         let paths: Vec<_> = merged.held.iter().map(|h| h.path.as_str()).collect();
-        assert_eq!(paths, ["heartbeatSeconds", "checks.etcd.intervalSeconds"]);
+        assert_eq!(
+            paths,
+            ["heartbeatSeconds", "checks.etcd.intervalSeconds", "loadBalancer.probesPerMinute"]
+        );
     }
 
     #[test]
@@ -214,6 +230,15 @@ mod tests {
         let merged = merge(&own(), &desired);
         assert_eq!(merged.held[0].path, "checks.moon");
         assert!(merged.held[0].reason.contains("clock, etcd"), "{}", merged.held[0].reason);
+    }
+
+    #[test]
+    fn a_share_of_the_probes_goes_over_the_nodes_own() {
+        let share = LoadBalancerConfig { probes_per_minute: Some(4) };
+        let desired = NodeConfigSpec { load_balancer: Some(share), ..Default::default() };
+        assert_eq!(merge(&own(), &desired).values.probes_per_minute, 4);
+        let unmanaged = NodeConfigSpec { load_balancer: Some(Default::default()), ..Default::default() };
+        assert_eq!(merge(&own(), &unmanaged).values.probes_per_minute, 30);
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub struct Settings {
     pub cloud_init_settled_interval: Duration,
     /// `[checks.kubernetes] neighbour_interval`: time between tries of neighbours that answer.
     pub neighbour_interval: Duration,
+    /// `[checks.load-balancer] probes_per_minute`: connections a minute to one balancer and its backends.
+    pub probes_per_minute: u32,
     /// `[etcd]`.
     pub etcd: EtcdSettings,
     /// `[[load_balancer]]`.
@@ -48,6 +50,7 @@ impl Default for Settings {
             etcd_poll: Duration::from_secs(1),
             cloud_init_settled_interval: Duration::from_secs(600),
             neighbour_interval: Duration::from_secs(300),
+            probes_per_minute: 60,
             etcd: EtcdSettings::default(),
             load_balancers: Vec::new(),
             topology: TopologySettings::default(),

@@ -149,6 +149,10 @@ fn one_check(section: &mut Section, check: &Check, settings: &mut Settings) {
         Check::Kubernetes => {
             set(&mut settings.neighbour_interval, section.duration("neighbour_interval", SECOND, DAY));
         }
+        Check::LoadBalancer => {
+            let probes = section.integer("probes_per_minute", 1, 600).and_then(|n| u32::try_from(n).ok());
+            set(&mut settings.probes_per_minute, probes);
+        }
         _ => {}
     }
 }

@@ -20,6 +20,7 @@ pub(super) fn effective(own: &Settings, desired: &NodeConfigSpec) -> (Settings, 
         heartbeat_seconds: seconds(own.report.heartbeat),
         cluster: own.node.cluster.clone(),
         checks: checks.collect::<BTreeMap<_, _>>(),
+        probes_per_minute: own.probes_per_minute,
     };
     let merged = merge(&values, desired);
     let mut settings = own.clone();
@@ -28,6 +29,7 @@ pub(super) fn effective(own: &Settings, desired: &NodeConfigSpec) -> (Settings, 
     };
     settings.report.heartbeat = changed(own.report.heartbeat, merged.values.heartbeat_seconds);
     settings.node.cluster = merged.values.cluster;
+    settings.probes_per_minute = merged.values.probes_per_minute;
     for (name, new) in merged.values.checks {
         if let Some(values) = settings.checks.get_mut(&Check::from(name.as_str())) {
             values.enabled = new.enabled;
@@ -39,7 +41,7 @@ pub(super) fn effective(own: &Settings, desired: &NodeConfigSpec) -> (Settings, 
 
 #[cfg(test)]
 mod tests {
-    use outrider_protocol::CheckConfig;
+    use outrider_protocol::{CheckConfig, LoadBalancerConfig};
 
     use super::*;
 
@@ -56,10 +58,12 @@ mod tests {
             heartbeat_seconds: Some(0),
             cluster: Some(String::new()),
             checks: Some([("host".to_owned(), check), ("dsn".to_owned(), unknown)].into()),
+            load_balancer: Some(LoadBalancerConfig { probes_per_minute: Some(4) }),
         };
         let (settings, held) = effective(&own, &desired);
         assert_eq!(settings.report.heartbeat, Duration::from_millis(1_500), "out of bounds is held");
         assert_eq!(settings.node.cluster, "", "empty is managed and empty");
+        assert_eq!(settings.probes_per_minute, 4);
         let host = settings.checks[&Check::Host];
         assert_eq!((host.enabled, host.interval), (false, Duration::from_secs(7)));
         assert_eq!(held.len(), 2, "{held:?}");

@@ -73,6 +73,8 @@ fn valid(spec: &NodeConfigSpec) -> Result<(), String> {
         _ => Ok(()),
     };
     within("spec.heartbeatSeconds", spec.heartbeat_seconds, 3600)?;
+    let probes = spec.load_balancer.as_ref().and_then(|balancer| balancer.probes_per_minute);
+    within("spec.loadBalancer.probesPerMinute", probes, 600)?;
     for (name, check) in spec.checks.iter().flatten() {
         if let Check::Other(_) = Check::from(name.as_str()) {
             let known: Vec<&str> = Check::ALL.iter().map(Check::as_str).collect();
@@ -128,12 +130,17 @@ mod tests {
             (serde_json::json!({ "checks": { "etdc": {} } }), "etdc"),
             (serde_json::json!({ "checks": { "etcd": { "intervalSeconds": 86_401 } } }), "spec.checks.etcd"),
             (serde_json::json!({ "cluster": "a/b" }), "spec.cluster"),
+            (
+                serde_json::json!({ "loadBalancer": { "probesPerMinute": 0 } }),
+                "spec.loadBalancer.probesPerMinute",
+            ),
         ] {
             let problem = valid(&spec(json)).unwrap_err();
             assert!(problem.contains(field), "{problem}");
         }
         let check = CheckConfig { enabled: Some(false), interval_seconds: Some(60) };
         let checks = Some([("etcd".to_owned(), check)].into());
-        assert_eq!(valid(&NodeConfigSpec { heartbeat_seconds: Some(5), checks, cluster: None }), Ok(()));
+        let good = NodeConfigSpec { heartbeat_seconds: Some(5), checks, ..NodeConfigSpec::default() };
+        assert_eq!(valid(&good), Ok(()));
     }
 }
