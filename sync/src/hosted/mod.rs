@@ -9,10 +9,14 @@
 //! - [`refresh`](mod@refresh): adopting upstream into managed fields while nothing is in flight, by our rules
 //! - [`plan`](mod@plan): what a push would send, in order, and why each write is held
 //! - [`timeline`]: which writes were, or may be, lost
-//! - [`rancher`]: the same refresh as Rancher makes it, to show what it will do next
+//! - [`rancher`]: refresh and push as Rancher makes them, to show what it will do next
+//! - [`object`]: a cluster as Rancher keeps it, read from what kubectl prints
+//! - [`explain`](mod@explain): a row a field, with who owns it and what becomes of a change
 
 pub mod compare;
+pub mod explain;
 pub mod fields;
+pub mod object;
 pub mod plan;
 pub mod rancher;
 pub mod refresh;

@@ -6,6 +6,7 @@
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use serde_json::Value;
 
@@ -213,14 +214,49 @@ fn removed_keys(field: &Field, from: &Value, to: &Value) -> Vec<String> {
 fn widens(field: &Field, from: &Value, to: &Value) -> bool {
     match field.special {
         Trait::TrueWidens => to == &Value::Bool(true) && from != to,
-        Trait::FalseWidens => to == &Value::Bool(false) && from != to,
+        Trait::FalseWidens => switched_off(from, to),
         Trait::MoreWidens => match (allowed(from), allowed(to)) {
-            (Some(from), Some(to)) => to.difference(&from).next().is_some(),
+            (Some(from), Some(to)) => to.iter().any(|network| !within(network, &from)),
             (Some(_), None) => true,
             (None, _) => false,
         },
         _ => false,
     }
+}
+
+/// Whether a switch that keeps the world out goes off: the value itself, or one inside an object.
+fn switched_off(from: &Value, to: &Value) -> bool {
+    match (from, to) {
+        (Value::Object(from), Value::Object(to)) => from.iter().any(|(key, was)| {
+            was == &Value::Bool(true) && to.get(key).is_none_or(|is| is == &Value::Bool(false))
+        }),
+        _ => to == &Value::Bool(false) && from != to,
+    }
+}
+
+/// Whether one of `networks` contains `network`; text that is no network is within itself alone.
+fn within(network: &str, networks: &BTreeSet<String>) -> bool {
+    networks.contains(network)
+        || network_of(network).is_some_and(|(address, length)| {
+            networks.iter().filter_map(|n| network_of(n)).any(|(wide, wide_length)| {
+                wide_length <= length && prefix(address, wide_length) == prefix(wide, wide_length)
+            })
+        })
+}
+
+/// Address and prefix length of `192.0.2.0/24`, both counted as IPv6: IPv4 lies below `::ffff:0:0/96`.
+fn network_of(text: &str) -> Option<(u128, u32)> {
+    let (address, length) = text.trim().split_once('/')?;
+    let length: u32 = length.parse().ok()?;
+    match address.parse().ok()? {
+        IpAddr::V4(a) if length <= 32 => Some((u128::from(a.to_ipv6_mapped()), length + 96)),
+        IpAddr::V6(a) if length <= 128 => Some((u128::from(a), length)),
+        _ => None,
+    }
+}
+
+fn prefix(address: u128, length: u32) -> u128 {
+    if length == 0 { 0 } else { address >> (128 - length) }
 }
 
 /// Networks let in by a list, or by GKE's object with `enabled` and `cidrBlocks`; `None` means all of them.
@@ -246,7 +282,7 @@ fn plan_pools(input: &Input<'_>, list: &str, ours: &Value, live: &Value, plan: &
     for (name, pool) in &mine {
         let path = format!("{list}/{name}");
         match cloud.get(name) {
-            None => plan_new_pool(input, &path, pool, plan),
+            None => plan_new_pool(input, (list, name), &path, pool, plan),
             Some(theirs) => plan_pool(input, (list, &path), pool, theirs, plan),
         }
     }
@@ -261,11 +297,30 @@ fn plan_pools(input: &Input<'_>, list: &str, ours: &Value, live: &Value, plan: &
     }
 }
 
-fn plan_new_pool(input: &Input<'_>, path: &str, pool: &Document, plan: &mut Plan) {
+fn plan_new_pool(
+    input: &Input<'_>,
+    (list, name): (&str, &str),
+    path: &str,
+    pool: &Document,
+    plan: &mut Plan,
+) {
     let write = write(path, Action::CreatePool, &Value::Null, &Value::Object(pool.clone()));
-    match ahead_of_control_plane(input, pool) {
-        Some(reason) => plan.held.push(Held { write, hold: Hold::AfterControlPlane, reason }),
-        None => plan.writes.push(write),
+    if let Some(reason) = ahead_of_control_plane(input, pool) {
+        return plan.held.push(Held { write, hold: Hold::AfterControlPlane, reason });
+    }
+    if !added_here(input, list, name) && !input.confirmed.contains(&write.path) {
+        let reason = "not in the cloud, and nobody added it here: it was deleted there".to_owned();
+        return plan.held.push(Held { write, hold: Hold::WouldLose, reason });
+    }
+    plan.writes.push(write);
+}
+
+/// Whether an edit here added the pool: the list was edited, and the one seen before did not have it.
+fn added_here(input: &Input<'_>, list: &str, name: &str) -> bool {
+    let seen = input.edited.get(list).map(|seen| pools_by_name(input.provider, seen));
+    match seen {
+        Some(Ok(before)) => !before.contains_key(name),
+        Some(Err(_)) | None => false,
     }
 }
 

@@ -163,7 +163,7 @@ fn adopt(provider: Provider, field: &Field, read: &Document, out: &mut Refreshed
     let Some(ours) = known(&out.spec, field.name) else { return };
     let Some(theirs) = known(read, field.name) else {
         // Absent stands for false where the provider means that; everywhere else nobody told us.
-        if field.special != Trait::AbsentIsFalse {
+        if field.special != Trait::AbsentIsFalse || ours != &Value::Bool(false) {
             out.records.push(Record::Unreadable { field: field.name.to_owned() });
         }
         return;

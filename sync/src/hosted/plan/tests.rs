@@ -227,3 +227,40 @@ fn what_cannot_be_changed_is_said() {
     let c = case(Eks, json!({"kmsKey": "b"}), json!({"kmsKey": "a"})).edited("kmsKey", json!("a"));
     assert_eq!(c.confirm("kmsKey").outcome(), held("kmsKey", Hold::Immutable));
 }
+
+/// rancher/rancher#28967: a pool deleted in the console must not come back by itself.
+#[test]
+fn a_pool_deleted_in_the_cloud_is_not_made_again_unasked() {
+    let pool = |name: &str| json!({"nodegroupName": name});
+    let list = |names: &[&str]| json!({"nodeGroups": names.iter().map(|n| pool(n)).collect::<Vec<_>>()});
+    let deleted = || case(Provider::Eks, list(&["a", "b"]), list(&["a"]));
+    let held = (vec![], vec![("nodeGroups/b".to_owned(), Hold::WouldLose)]);
+    assert_eq!(deleted().outcome(), held);
+    let was_there = deleted().edited("nodeGroups", list(&["b"])["nodeGroups"].clone());
+    assert_eq!(was_there.outcome().1, [("nodeGroups/b".to_owned(), Hold::WouldLose)]);
+    let created = deleted().edited("nodeGroups", list(&["a"])["nodeGroups"].clone());
+    assert_eq!(created.outcome(), (vec!["nodeGroups/b".to_owned()], vec![]));
+    assert_eq!(deleted().confirm("nodeGroups/b").outcome().0, ["nodeGroups/b"]);
+}
+
+#[test]
+fn a_narrower_network_widens_nothing_and_a_switch_inside_an_object_counts() {
+    let ranges = |list: &[&str]| json!({"authorizedIpRanges": list});
+    let outcome = |provider, spec: Value, live: Value, field: &str| {
+        case(provider, spec, live.clone()).edited(field, live[field].clone()).outcome().1
+    };
+    let held = |from: &[&str], to: &[&str]| {
+        !outcome(Provider::Aks, ranges(to), ranges(from), "authorizedIpRanges").is_empty()
+    };
+    assert!(!held(&["192.0.2.0/24"], &["192.0.2.128/25"]));
+    assert!(held(&["192.0.2.128/25"], &["192.0.2.0/24"]));
+    assert!(held(&["192.0.2.0/24"], &["198.51.100.0/24"]));
+    assert!(held(&["2001:db8::/64"], &["2001:db8::/48"]));
+    assert!(!held(&["2001:db8::/48"], &["2001:db8::/64"]));
+    assert!(held(&["192.0.2.0/24"], &["no network"]));
+    let endpoint =
+        |on: bool| json!({"privateClusterConfig": {"enablePrivateEndpoint": on, "enablePrivateNodes": true}});
+    let opened = outcome(Provider::Gke, endpoint(false), endpoint(true), "privateClusterConfig");
+    assert_eq!(opened, [("privateClusterConfig".to_owned(), Hold::WidensAccess)]);
+    assert!(outcome(Provider::Gke, endpoint(true), endpoint(false), "privateClusterConfig").is_empty());
+}

@@ -1,7 +1,10 @@
-//! The refresh as Rancher makes it, to show what it will do next; never to act by.
+//! What Rancher does: its refresh, and in [`push`](mod@push) what its operators send. To show what comes next; never to
+//! act by.
 //!
-//! rancher/rancher: `pkg/controllers/management/clusterupstreamrefresher/cluster_upstream_refresher.go`, at 59bd052:
+//! The refresh is rancher/rancher: `pkg/controllers/management/clusterupstreamrefresher/cluster_upstream_refresher.go`, at 59bd052:
 //! top-level keys only, deep equality, a null from the cloud makes a field unmanaged, and the gate is S == A alone.
+
+pub mod push;
 
 use serde_json::Value;
 
