@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use outrider_protocol::{Condition, NodeConditions};
 
+use crate::beds::network::Namespace;
 use crate::programs::program;
 
 /// The answer of one pass.
@@ -38,8 +39,21 @@ impl Checked {
 
 /// One pass of these checks with the configuration `config`.
 pub fn check(config: &Path, only: &str) -> anyhow::Result<Checked> {
+    answer(command(config, only)?)
+}
+
+/// One pass of these checks on the machine `space`.
+pub fn check_inside(space: &Namespace, config: &Path, only: &str) -> anyhow::Result<Checked> {
+    answer(space.inside(&command(config, only)?))
+}
+
+fn command(config: &Path, only: &str) -> anyhow::Result<Command> {
     let mut command = Command::new(program("outrider")?);
     command.args(["check", "-o", "json", "--only", only, "--config"]).arg(config);
+    Ok(command)
+}
+
+fn answer(mut command: Command) -> anyhow::Result<Checked> {
     let output = command.output()?;
     let code = output.status.code().context("check was killed")?;
     let document = serde_json::from_slice(&output.stdout).with_context(|| {

@@ -6,4 +6,5 @@ pub mod etcd;
 pub mod namespaces;
 pub mod network;
 pub mod pki;
+pub mod rancher;
 pub mod servers;

@@ -71,6 +71,11 @@ impl Network {
         Ok(space)
     }
 
+    /// An address of this network that no namespace was given.
+    pub fn other(&self, last: u8, ipv6: bool) -> IpAddr {
+        self.address(last, ipv6)
+    }
+
     fn bridge(&self) -> String {
         format!("or{}", self.number)
     }
@@ -102,6 +107,11 @@ impl Namespace {
     /// Its address.
     pub fn address(&self, ipv6: bool) -> IpAddr {
         if ipv6 { self.ipv6 } else { self.ipv4 }
+    }
+
+    /// Runs lines of `ip -batch` inside.
+    pub fn ip(&self, batch: &str) -> Result<()> {
+        ip(Some(&self.name), batch)
     }
 
     /// `program` inside; its process id is that of the child.
