@@ -115,7 +115,13 @@ impl Coordinator {
     }
 }
 
-/// A port of loopback that is free now.
+/// A port of loopback that is free now, and stays so while who listened there is away for a while: it is none of those that
+/// the kernel gives to connections on their way out.
 pub fn free_address() -> std::io::Result<SocketAddr> {
-    std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()
+    let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range")?;
+    let first = text.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(32_768);
+    let any = || SocketAddr::from(([127, 0, 0, 1], rand::random_range(10_000..first.max(10_001))));
+    let mut free = std::iter::repeat_with(any).take(1000);
+    free.find(|address| std::net::TcpListener::bind(address).is_ok())
+        .ok_or_else(|| std::io::Error::other(format!("no free port between 10000 and {first}")))
 }

@@ -157,7 +157,7 @@ async fn two_hundred_deaths_lose_and_double_nothing() {
         Some(calm.elapsed()),
     );
     for node in &mut nodes {
-        let status = node.process.terminate(Duration::from_secs(10)).expect("ends on SIGTERM");
+        let status = node.process.terminate(Duration::from_secs(60)).expect("ends on SIGTERM");
         assert!(status.success(), "{status}");
     }
     coordinator.stop().await.expect("ends on SIGTERM");

@@ -10,8 +10,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tempfile::TempDir;
+
+use super::pki::{Authority, DAY};
 
 /// Name that Rancher has in this bed.
 pub const HOST: &str = "rancher.test";
@@ -244,21 +245,12 @@ impl Drop for Balancer {
 
 /// A CA, one certificate for the backends and another for the balancer.
 fn write_certificates(dir: &Path, name: &str) -> Result<()> {
-    let mut params = CertificateParams::new(vec![])?;
-    params.distinguished_name.push(DnType::CommonName, "bed-ca");
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let ca = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+    let ca = Authority::new("bed-ca", 3650 * DAY)?;
     std::fs::write(dir.join("ca.crt"), ca.pem())?;
-    let private = |file: &str| File::options().create_new(true).write(true).mode(0o600).open(dir.join(file));
-    let leaf = || -> Result<(String, String)> {
-        let params = CertificateParams::new(vec![name.to_owned()])?;
-        let key = KeyPair::generate()?;
-        Ok((params.signed_by(&key, &ca)?.pem(), key.serialize_pem()))
-    };
-    let (certificate, key) = leaf()?;
-    std::fs::write(dir.join("server.crt"), certificate)?;
-    std::io::Write::write_all(&mut private("server.key")?, key.as_bytes())?;
-    let (certificate, key) = leaf()?;
-    std::io::Write::write_all(&mut private("balancer.pem")?, format!("{certificate}{key}").as_bytes())?;
+    let leaf = || ca.issue(name, &[name], -DAY, 365 * DAY);
+    leaf()?.write(&dir.join("server.crt"), &dir.join("server.key"))?;
+    let leaf = leaf()?;
+    let mut file = File::options().create_new(true).write(true).mode(0o600).open(dir.join("balancer.pem"))?;
+    std::io::Write::write_all(&mut file, format!("{}{}", leaf.certificate, leaf.key).as_bytes())?;
     Ok(())
 }

@@ -1,17 +1,15 @@
 //! A real etcd cluster with mutual TLS, a member a process, on loopback addresses of its own.
 
 use std::fs::File;
-use std::io;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-};
 use tempfile::TempDir;
+
+use super::pki::{Authority, DAY};
 
 /// What may differ between clusters.
 #[derive(Clone, Debug, Default)]
@@ -239,28 +237,14 @@ impl Drop for EtcdCluster {
 
 /// A CA, a certificate a member (up to nine, so that members can be added) and one for clients.
 fn write_certificates(dir: &Path, members: &[(String, Ipv4Addr)]) -> Result<()> {
-    let mut params = CertificateParams::new(vec![])?;
-    params.distinguished_name.push(DnType::CommonName, "etcd-ca");
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let ca = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+    let ca = Authority::new("etcd-ca", 3650 * DAY)?;
     std::fs::write(dir.join("ca.crt"), ca.pem())?;
     let [a, b, c, _] = members.first().context("a cluster has members")?.1.octets();
     let names = (1..=9).map(|i| (format!("m{i}"), Ipv4Addr::new(a, b, c, i).to_string()));
     for (name, san) in names.chain([("client".to_owned(), "client".to_owned())]) {
         // Members check the address a peer comes from, which is 127.0.0.1 whatever it listens on.
-        let mut params = CertificateParams::new(vec![san, "127.0.0.1".to_owned()])?;
-        params.distinguished_name.push(DnType::CommonName, name.as_str());
-        params.extended_key_usages =
-            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-        let key = KeyPair::generate()?;
-        std::fs::write(dir.join(format!("{name}.crt")), params.signed_by(&key, &ca)?.pem())?;
-        write_private(&dir.join(format!("{name}.key")), &key.serialize_pem())?;
+        let issued = ca.issue(&name, &[&san, "127.0.0.1"], -DAY, 365 * DAY)?;
+        issued.write(&dir.join(format!("{name}.crt")), &dir.join(format!("{name}.key")))?;
     }
     Ok(())
-}
-
-fn write_private(path: &Path, text: &str) -> io::Result<()> {
-    use std::io::Write;
-    use std::os::unix::fs::OpenOptionsExt;
-    File::options().create_new(true).write(true).mode(0o600).open(path)?.write_all(text.as_bytes())
 }

@@ -3,8 +3,8 @@
 
 pub mod balancer;
 pub mod etcd;
-pub mod namespaces;
 pub mod network;
+pub mod overlay;
 pub mod pki;
 pub mod rancher;
 pub mod servers;

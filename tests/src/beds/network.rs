@@ -1,8 +1,9 @@
 //! Machines of a network: a namespace each, a bridge between them, and rules that drop what a broken network loses.
 //!
-//! All of it is made inside the namespaces that `tests/suites/quorum.sh` runs the suite in (mounts, network, processes):
+//! All of it is made inside the namespaces that `tests/beds/enclosed.sh` runs the suite in (mounts, network, processes):
 //! whatever ends the suite, be it SIGKILL, ends these too, and nothing of them is seen from the machine itself.
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// Set by `tests/suites/quorum.sh` inside.
+/// Set by `tests/beds/enclosed.sh` inside.
 pub const ENCLOSED: &str = "OUTRIDER_ENCLOSED";
 
 /// Last part of the bridge's own address, where the coordinator listens.
@@ -115,23 +116,18 @@ impl Namespace {
     }
 
     /// `program` inside; its process id is that of the child.
-    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.name]).arg(program);
-        command
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        within(&self.name, program)
+    }
+
+    /// Lines of `ip -batch`, inside.
+    pub fn ip(&self, batch: &str) -> Result<()> {
+        ip(Some(&self.name), batch)
     }
 
     /// What `command` would start, inside. Streams must be set on the answer.
     pub fn inside(&self, command: &Command) -> Command {
-        let mut inside = self.command(command.get_program());
-        inside.args(command.get_args());
-        for (name, value) in command.get_envs() {
-            match value {
-                Some(value) => inside.env(name, value),
-                None => inside.env_remove(name),
-            };
-        }
-        inside
+        inside(&self.name, command)
     }
 
     /// From now on whatever comes from `others` is lost, and what is sent to them arrives: loss in one direction.
@@ -164,11 +160,8 @@ impl Namespace {
         self.rules("")
     }
 
-    /// Replaces our table by `text`, at once.
     fn rules(&self, text: &str) -> Result<()> {
-        let mut nft = self.command("nft");
-        nft.args(["-f", "-"]);
-        run(nft, &format!("table inet outrider\ndelete table inet outrider\n{text}\n"))
+        rules(&self.name, text)
     }
 }
 
@@ -178,7 +171,35 @@ impl Drop for Namespace {
     }
 }
 
-fn ip(namespace: Option<&str>, batch: &str) -> Result<()> {
+/// `program` in a namespace; its process id is that of the child.
+pub(super) fn within(namespace: &str, program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", namespace]).arg(program);
+    command
+}
+
+/// What `command` would start, in a namespace. Streams must be set on the answer.
+pub(super) fn inside(namespace: &str, command: &Command) -> Command {
+    let mut inside = within(namespace, command.get_program());
+    inside.args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => inside.env(name, value),
+            None => inside.env_remove(name),
+        };
+    }
+    inside
+}
+
+/// Replaces our packet filter in a namespace by `text`, at once.
+pub(super) fn rules(namespace: &str, text: &str) -> Result<()> {
+    let mut nft = within(namespace, "nft");
+    nft.args(["-f", "-"]);
+    run(nft, &format!("table inet outrider\ndelete table inet outrider\n{text}\n"))
+}
+
+/// Lines of `ip -batch`, in a namespace or in that of the test.
+pub(super) fn ip(namespace: Option<&str>, batch: &str) -> Result<()> {
     let mut ip = Command::new("ip");
     if let Some(namespace) = namespace {
         ip.args(["-n", namespace]);
@@ -187,7 +208,8 @@ fn ip(namespace: Option<&str>, batch: &str) -> Result<()> {
     run(ip, batch)
 }
 
-fn run(mut command: Command, input: &str) -> Result<()> {
+/// Runs `command` to its end, with `input`.
+pub(super) fn run(mut command: Command, input: &str) -> Result<()> {
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("{command:?}"))?;
     child.stdin.take().context("no pipe")?.write_all(input.as_bytes())?;
@@ -201,7 +223,7 @@ fn run(mut command: Command, input: &str) -> Result<()> {
 }
 
 /// An error unless we run in namespaces that end with the suite: nothing is changed on the machine itself.
-fn enclosed() -> Result<()> {
+pub(super) fn enclosed() -> Result<()> {
     let devices = std::fs::read_to_string("/proc/net/dev")?;
     let foreign = devices
         .lines()
@@ -209,9 +231,7 @@ fn enclosed() -> Result<()> {
         .map(|(name, _)| name.trim())
         .find(|name| !(*name == "lo" || name.starts_with("or") || name.starts_with("vor")));
     if std::env::var_os(ENCLOSED).is_none() || foreign.is_some() {
-        bail!(
-            "this bed changes the network: run it with tests/run --suite quorum, which gives it one of its own"
-        );
+        bail!("this bed changes the network: run its suite with tests/run, which gives it one of its own");
     }
     Ok(())
 }

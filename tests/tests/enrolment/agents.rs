@@ -159,7 +159,7 @@ async fn certificates_renew_in_time_and_after_their_end() {
     until_view(&bed, "short", "goes on past its first certificate", |v| v.last_seen > Some(before)).await;
 
     // Switched off until its certificate has ended.
-    process.terminate(Duration::from_secs(10)).expect("an end");
+    process.terminate(LIMIT).expect("an end");
     tokio::time::sleep(Duration::from_secs(8)).await;
     let before = view(&bed, "short").await.and_then(|v| v.last_seen).expect("heard");
     let start = Instant::now();

@@ -197,7 +197,7 @@ async fn a_node_speaks_only_for_itself() {
     // Revoked: the open connection ends, a new one is refused by name, and the other node notices nothing.
     assert_eq!(bed.post("/v1/nodes/node-1/revoke").await, 200);
     let start = Instant::now();
-    while line.is_open() && start.elapsed() < Duration::from_secs(5) {
+    while line.is_open() && start.elapsed() < Duration::from_secs(30) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert!(!line.is_open(), "revoking closes connections");

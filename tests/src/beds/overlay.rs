@@ -2,18 +2,22 @@
 //! packet filters, real MTU. nginx stands in for kubelet, API server and supervisor, on their ports.
 //!
 //! The thread that builds the bed enters the router's namespace, and with it all that it starts: there runs the
-//! coordinator. Namespaces, devices and processes go when the bed is dropped.
+//! coordinator. Overlay, devices and processes go when the bed is dropped, or with the namespaces that
+//! `tests/beds/enclosed.sh` runs the suite in. Beds in several threads do not see each other.
 
+use std::fmt::Write as _;
 use std::fs::File;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result};
 use nix::sched::{CloneFlags, setns};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tempfile::TempDir;
 
+use super::network::{enclosed, inside, ip, rules, run, within};
+use super::pki::{Authority, DAY};
 use crate::agent::AgentHome;
 use crate::programs::{Process, until};
 
@@ -33,7 +37,7 @@ pub struct Node {
 }
 
 /// A router and nodes around it.
-pub struct Namespaces {
+pub struct Overlay {
     /// The nodes.
     pub nodes: Vec<Node>,
     router: String,
@@ -42,68 +46,30 @@ pub struct Namespaces {
     dir: TempDir,
 }
 
-/// Why this bed cannot run here, if it cannot.
-pub fn missing() -> Option<String> {
-    let runs = |program: &str, arguments: &[&str]| {
-        let mut command = Command::new(program);
-        let status = command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
-        status.is_ok_and(|s| s.success())
-    };
-    if !nix::unistd::geteuid().is_root() {
-        return Some("only root makes network namespaces".into());
-    }
-    for (program, argument) in [("ip", "-V"), ("nft", "-v"), ("nginx", "-v")] {
-        if !runs(program, &[argument]) {
-            return Some(format!("{program} is not installed"));
-        }
-    }
-    let probe = format!("orp{:x}", std::process::id());
-    if !runs("ip", &["netns", "add", &probe]) {
-        return Some("no network namespaces can be made here".into());
-    }
-    let vxlan = [
-        "netns", "exec", &probe, "ip", "link", "add", "v0", "type", "vxlan", "id", "9", "dstport", "8472",
-        "dev", "lo",
-    ];
-    let has_vxlan = runs("ip", &vxlan);
-    runs("ip", &["netns", "del", &probe]);
-    (!has_vxlan).then(|| "this kernel has no VXLAN".into())
-}
+static BEDS: AtomicU8 = AtomicU8::new(1);
 
-fn run(program: &str, arguments: &[&str]) -> Result<()> {
-    let output = Command::new(program).args(arguments).output().with_context(|| program.to_owned())?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{program} {}: {}", arguments.join(" "), said.trim());
-    Ok(())
-}
-
-/// One command line in a namespace.
-fn within(namespace: &str, line: &str) -> Result<()> {
-    let mut arguments = vec!["netns", "exec", namespace];
-    arguments.extend(line.split_whitespace());
-    run("ip", &arguments)
-}
-
-impl Namespaces {
+impl Overlay {
     /// A router and `count` nodes, each with a VXLAN device that knows the others, as flannel sets it up.
     pub fn start(count: u8) -> Result<Self> {
+        enclosed()?;
         let dir = tempfile::Builder::new().prefix("outrider-nodes-").tempdir()?;
-        let unique = format!("or{:x}{:02x}", std::process::id(), rand::random::<u8>());
+        let unique = format!("or{}", BEDS.fetch_add(1, Ordering::Relaxed));
         let before = File::open("/proc/thread-self/ns/net")?;
         let mut bed = Self { nodes: Vec::new(), router: format!("{unique}r"), before, dir };
-        run("ip", &["netns", "add", &bed.router])?;
-        for line in [
-            "ip link set lo up",
-            &format!("ip addr add {ROUTER}/32 dev lo"),
-            "sysctl -qw net.ipv4.ip_forward=1",
-        ] {
-            within(&bed.router, line)?;
-        }
-        write_certificate(bed.dir.path())?;
+        ip(None, &format!("netns add {}\n", bed.router))?;
+        ip(Some(&bed.router), &format!("link set lo up\naddress add {ROUTER}/32 dev lo\n"))?;
+        let mut sysctl = within(&bed.router, "sysctl");
+        sysctl.args(["-qw", "net.ipv4.ip_forward=1"]);
+        run(sysctl, "")?;
+        // A chain of two, as a kubelet shows its own and its CA's.
+        let ca = Authority::new("kubelet-ca", 3650 * DAY)?;
+        let leaf = ca.issue("kubelet", &["kubelet.test"], -DAY, 365 * DAY)?;
+        leaf.write(&bed.dir.path().join("chain.pem"), &bed.dir.path().join("key.pem"))?;
+        std::fs::write(bed.dir.path().join("chain.pem"), leaf.certificate + &ca.pem())?;
         for number in 1..=count {
             let name = format!("n{number}");
             let home = AgentHome::new(&bed.dir.path().join(&name), &name)?;
-            let namespace = format!("{unique}{number}");
+            let namespace = format!("{unique}n{number}");
             bed.nodes.push(Node { name, namespace, number, home, agent: None, services: None });
             bed.wire(number)?;
         }
@@ -120,22 +86,21 @@ impl Namespaces {
     /// A cable between the router and a node, and the node's default route over it.
     fn wire(&self, number: u8) -> Result<()> {
         let namespace = &self.node(number)?.namespace;
-        run("ip", &["netns", "add", namespace])?;
-        let far = format!("to{number}");
-        within(&self.router, &format!("ip link add {far} type veth peer name eth0 netns {namespace}"))?;
-        for line in [format!("ip addr add 10.99.{number}.1/24 dev {far}"), format!("ip link set {far} up")] {
-            within(&self.router, &line)?;
-        }
-        for line in [
-            "ip link set lo up".to_owned(),
-            format!("ip addr add 10.99.{number}.2/24 dev eth0"),
-            "ip link set eth0 up".to_owned(),
-            format!("ip route add default via 10.99.{number}.1"),
-            "nft add table inet test".to_owned(),
-        ] {
-            within(namespace, &line)?;
-        }
-        Ok(())
+        ip(None, &format!("netns add {namespace}\n"))?;
+        ip(
+            Some(&self.router),
+            &format!(
+                "link add to{number} type veth peer name eth0 netns {namespace}\n\
+                 address add 10.99.{number}.1/24 dev to{number}\nlink set to{number} up\n"
+            ),
+        )?;
+        ip(
+            Some(namespace),
+            &format!(
+                "link set lo up\naddress add 10.99.{number}.2/24 dev eth0\nlink set eth0 up\n\
+                 route add default via 10.99.{number}.1\n"
+            ),
+        )
     }
 
     fn node(&self, number: u8) -> Result<&Node> {
@@ -148,15 +113,14 @@ impl Namespaces {
         let node = self.nodes.get_mut(index).context("no such node")?;
         let config = folder.join(format!("nginx{index}.conf"));
         std::fs::write(&config, nginx(&folder, index))?;
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &node.namespace, "nginx", "-c"]).arg(&config).arg("-p").arg(&folder);
+        let mut command = within(&node.namespace, "nginx");
+        command.arg("-c").arg(&config).arg("-p").arg(&folder);
         let file = File::create(&log)?;
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         node.services = Some(Process::spawn(&mut command)?);
         let namespace = node.namespace.clone();
         until("nginx listens", Duration::from_secs(20), || {
-            let listens =
-                Command::new("ip").args(["netns", "exec", &namespace, "ss", "-ltnH"]).output().ok()?;
+            let listens = within(&namespace, "ss").arg("-ltnH").output().ok()?;
             String::from_utf8_lossy(&listens.stdout).contains(":10250").then_some(())
         })
         .with_context(|| std::fs::read_to_string(&log).unwrap_or_default())?;
@@ -175,10 +139,8 @@ impl Namespaces {
                 std::os::unix::fs::symlink(target, link)?;
             }
         }
-        let plain = node.home.command("run")?;
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &node.namespace]).arg(plain.get_program()).args(plain.get_args());
-        command.env_remove("NOTIFY_SOCKET").env_remove("JOURNAL_STREAM").stdin(Stdio::null());
+        let mut command = inside(&node.namespace, &node.home.command("run")?);
+        command.stdin(Stdio::null());
         node.home.logged(&mut command)?;
         node.agent = Some(Process::spawn(&mut command)?);
         Ok(())
@@ -188,19 +150,13 @@ impl Namespaces {
     pub fn power_off(&mut self, index: usize) -> Result<()> {
         let node = self.nodes.get_mut(index).context("no such node")?;
         (node.agent, node.services) = (None, None);
-        within(&self.router, &format!("ip link set to{} down", node.number))
-    }
-
-    /// Puts the cable back in.
-    pub fn cable(&self, index: usize) -> Result<()> {
-        let node = self.nodes.get(index).context("no such node")?;
-        within(&self.router, &format!("ip link set to{} up", node.number))
+        ip(Some(&self.router), &format!("link set to{} down\n", node.number))
     }
 
     /// MTU of the router's interface towards a node.
     pub fn path_mtu(&self, index: usize, mtu: u32) -> Result<()> {
         let node = self.nodes.get(index).context("no such node")?;
-        within(&self.router, &format!("ip link set to{} mtu {mtu}", node.number))
+        ip(Some(&self.router), &format!("link set to{} mtu {mtu}\n", node.number))
     }
 
     /// Makes the router drop packets of the overlay towards a node that are longer than `most`, as a tunnel or a provider's
@@ -208,33 +164,24 @@ impl Namespaces {
     /// own connections and obeys it inside the VXLAN, too.
     pub fn drop_large_overlay(&self, index: usize, most: u32) -> Result<()> {
         let node = self.nodes.get(index).context("no such node")?;
-        within(&self.router, "nft add table ip test")?;
         let rule = format!("ip daddr {} udp dport 8472 meta length > {most} drop", node.address());
-        filter(&self.router, "ip", "forward", 0, &rule)
+        rules(&self.router, &chain("forward", &rule))
     }
 
     /// Takes every rule of the router out again.
     pub fn unfilter_router(&self) -> Result<()> {
-        within(&self.router, "nft flush ruleset")
+        rules(&self.router, "")
     }
 
     /// Makes the router say nothing when a packet is too large.
     pub fn silence_icmp(&self) -> Result<()> {
-        within(&self.router, "nft add table ip test")?;
-        filter(&self.router, "ip", "output", 0, "icmp type destination-unreachable drop")
+        rules(&self.router, &chain("output", "icmp type destination-unreachable drop"))
     }
 }
 
-/// A chain of its own with one rule: nft takes its script as one argument.
-fn filter(namespace: &str, family: &str, hook: &str, priority: i32, rule: &str) -> Result<()> {
-    let chain = format!("c{}", hook.len());
-    for script in [
-        format!("add chain {family} test {chain} {{ type filter hook {hook} priority {priority}; }}"),
-        format!("add rule {family} test {chain} {rule}"),
-    ] {
-        run("ip", &["netns", "exec", namespace, "nft", &script])?;
-    }
-    Ok(())
+/// A packet filter of one rule.
+fn chain(hook: &str, rule: &str) -> String {
+    format!("table inet outrider {{ chain {hook} {{ type filter hook {hook} priority 0; {rule}\n }}\n }}")
 }
 
 impl Node {
@@ -243,43 +190,50 @@ impl Node {
         format!("10.99.{}.2", self.number)
     }
 
-    /// One command line on the node.
-    pub fn run(&self, line: &str) -> Result<()> {
-        within(&self.namespace, line)
+    /// One line of `ip -batch`, on the node.
+    pub fn ip(&self, line: &str) -> Result<()> {
+        ip(Some(&self.namespace), &format!("{line}\n"))
     }
 
-    /// A rule of the node's packet filter, on packets that come in.
+    /// A rule of the node's packet filter, on packets that come in, in the place of the one before.
     pub fn filter(&self, rule: &str) -> Result<()> {
-        filter(&self.namespace, "inet", "input", 0, rule)
+        rules(&self.namespace, &chain("input", rule))
     }
 
-    /// Takes every rule out again.
+    /// Takes it out again.
     pub fn unfilter(&self) -> Result<()> {
-        self.run("nft flush ruleset")?;
-        self.run("nft add table inet test")
+        rules(&self.namespace, "")
     }
 
     /// The VXLAN device as flannel makes it: learning off, neighbours and forwarding entries set by hand.
     fn overlay(&self, all: &[Node], mtu: u32) -> Result<()> {
         let mac = |n: u8| format!("0a:00:00:00:00:{n:02x}");
-        self.run(&format!(
-            "ip link add flannel.1 address {} mtu {mtu} type vxlan id 1 dev eth0 local {} dstport 8472 nolearning",
-            mac(self.number),
-            self.address()
-        ))?;
-        self.run(&format!("ip addr add 10.42.{}.0/32 dev flannel.1", self.number))?;
-        self.run("ip link set flannel.1 up")?;
-        for other in all.iter().filter(|n| n.number != self.number) {
-            let n = other.number;
-            self.run(&format!("ip route add 10.42.{n}.0/24 via 10.42.{n}.0 dev flannel.1 onlink"))?;
-            self.run(&format!("ip neigh add 10.42.{n}.0 lladdr {} dev flannel.1 nud permanent", mac(n)))?;
-            self.run(&format!("bridge fdb append {} dev flannel.1 dst {}", mac(n), other.address()))?;
+        let (number, address) = (self.number, self.address());
+        let mut batch = format!(
+            "link add flannel.1 address {} mtu {mtu} type vxlan id 1 dev eth0 local {address} dstport 8472 nolearning\n\
+             address add 10.42.{number}.0/32 dev flannel.1\nlink set flannel.1 up\n",
+            mac(number),
+        );
+        for other in all.iter().filter(|n| n.number != number) {
+            let (n, mac) = (other.number, mac(other.number));
+            let _ = write!(
+                batch,
+                "route add 10.42.{n}.0/24 via 10.42.{n}.0 dev flannel.1 onlink\n\
+                 neigh add 10.42.{n}.0 lladdr {mac} dev flannel.1 nud permanent\n"
+            );
+        }
+        ip(Some(&self.namespace), &batch)?;
+        for other in all.iter().filter(|n| n.number != number) {
+            let (mac, address) = (mac(other.number), other.address());
+            let mut bridge = within(&self.namespace, "bridge");
+            bridge.args(["fdb", "append", &mac, "dev", "flannel.1", "dst", &address]);
+            run(bridge, "")?;
         }
         Ok(())
     }
 }
 
-impl Drop for Namespaces {
+impl Drop for Overlay {
     fn drop(&mut self) {
         for node in &mut self.nodes {
             (node.agent, node.services) = (None, None);
@@ -287,24 +241,9 @@ impl Drop for Namespaces {
         // The thread goes back first: a namespace lives as long as somebody is in it.
         let _ = setns(&self.before, CloneFlags::CLONE_NEWNET);
         for namespace in self.nodes.iter().map(|n| &n.namespace).chain([&self.router]) {
-            let _ = run("ip", &["netns", "del", namespace]);
+            let _ = ip(None, &format!("netns del {namespace}\n"));
         }
     }
-}
-
-/// A chain of two certificates with large keys, as a kubelet shows its own and its CA's.
-fn write_certificate(folder: &Path) -> Result<()> {
-    let mut ca = CertificateParams::default();
-    ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let ca = CertifiedIssuer::self_signed(ca, KeyPair::generate()?)?;
-    let key = KeyPair::generate()?;
-    let leaf = CertificateParams::new(vec!["kubelet.test".to_owned()])?.signed_by(&key, &ca)?;
-    std::fs::write(folder.join("chain.pem"), format!("{}{}", leaf.pem(), ca.pem()))?;
-    std::fs::write(folder.join("key.pem"), key.serialize_pem())?;
-    if !folder.join("chain.pem").is_file() {
-        bail!("no certificate");
-    }
-    Ok(())
 }
 
 /// kubelet's `healthz` and port, API server and supervisor: 401 without a credential, as RKE2 answers.
