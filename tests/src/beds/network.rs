@@ -110,11 +110,6 @@ impl Namespace {
         if ipv6 { self.ipv6 } else { self.ipv4 }
     }
 
-    /// Runs lines of `ip -batch` inside.
-    pub fn ip(&self, batch: &str) -> Result<()> {
-        ip(Some(&self.name), batch)
-    }
-
     /// `program` inside; its process id is that of the child.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         within(&self.name, program)
