@@ -9,6 +9,7 @@
 //! - [`refresh`](mod@refresh): adopting upstream into managed fields while nothing is in flight, by our rules
 //! - [`plan`](mod@plan): what a push would send, in order, and why each write is held
 //! - [`timeline`]: which writes were, or may be, lost
+//! - [`simulate`](mod@simulate): a timeline played under both sets of rules
 //! - [`rancher`]: refresh and push as Rancher makes them, to show what it will do next
 //! - [`object`]: a cluster as Rancher keeps it, read from what kubectl prints
 //! - [`explain`](mod@explain): a row a field, with who owns it and what becomes of a change
@@ -20,6 +21,7 @@ pub mod object;
 pub mod plan;
 pub mod rancher;
 pub mod refresh;
+pub mod simulate;
 pub mod timeline;
 
 pub use fields::Provider;
