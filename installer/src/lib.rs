@@ -1,7 +1,7 @@
 //! The tool for people: look at this machine, at captured facts, and at the fleet.
 //!
 //! Tour: [`cli`] is the command line as people type it; `commands/` holds one file a command; `show/` turns the
-//! protocol's nouns into tables; `output/` knows terminals, formats and closed pipes; `client/` talks to a coordinator;
+//! protocol's nouns into tables; `input` reads the documents that people hand over; `output/` knows terminals, formats and closed pipes; `client/` talks to a coordinator;
 //! `contexts` remembers which; `up/` runs a coordinator and an agent in one process; `simulate/` plays further nodes.
 //!
 //! Exit codes: `check` is a monitoring plugin (0 ok, 1 warning, 2 error, 3 unknown or usage error); every other
@@ -13,6 +13,7 @@ mod commands;
 mod contexts;
 mod exit;
 mod folders;
+mod input;
 mod logging;
 mod output;
 mod show;
@@ -65,6 +66,7 @@ async fn run(cli: Cli, screen: &mut Screen) -> anyhow::Result<Exit> {
         Command::Get(args) => commands::get::run(args, global, screen).await,
         Command::Describe(args) => commands::describe::run(args, global, screen).await,
         Command::Explain(args) => commands::explain::run(&args, screen),
+        Command::Sync(args) => commands::sync::run(args, screen),
         Command::Watch(args) => commands::watch::run(args, global, screen).await,
         Command::Login(args) => commands::login::run(args, global, screen).await,
         Command::Context(args) => commands::context::run(args, screen),

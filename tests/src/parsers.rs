@@ -56,6 +56,30 @@ pub fn token(bytes: &[u8]) {
     }
 }
 
+/// A hosted cluster or a timeline: read or refused; what is read is explained and played without a contradiction.
+pub fn hosted(bytes: &[u8]) {
+    use outrider_sync::hosted::explain::{Question, Rules, explain};
+    use outrider_sync::hosted::simulate::{scenario, simulate};
+    let Ok(value) = serde_json::from_slice::<serde_json::Value>(bytes) else { return };
+    if let Ok(hosted) = outrider_sync::hosted::object::read(&value) {
+        for rules in [Rules::Outrider, Rules::Rancher] {
+            let question = Question { hosted: &hosted, live: None, now: 0, interval: 300, rules };
+            let answer = explain(&question);
+            assert_eq!(answer, explain(&question), "the same question has one answer");
+            for row in &answer.rows {
+                assert!(!row.reason.is_empty(), "{row:?}");
+                assert!(row.managed || (row.desired.is_null() && row.push.as_str() == "nothing"), "{row:?}");
+            }
+        }
+    }
+    if let Ok(scenario) = scenario::read(&value, None)
+        && scenario.until - scenario.first_refresh < 100_000
+    {
+        let played = simulate(&scenario);
+        assert!(played.writes.len() <= scenario.events.len());
+    }
+}
+
 /// A captured facts file: judged without a panic, the same way twice, and the same way after a round trip.
 pub fn facts(bytes: &[u8]) {
     let Ok(facts) = serde_json::from_slice::<NodeFacts>(bytes) else { return };

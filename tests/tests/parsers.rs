@@ -403,6 +403,29 @@ proptest! {
     }
 
     #[test]
+    fn any_hosted(
+        provider in prop::sample::select(vec!["eks", "aks", "gke"]),
+        field in prop::sample::select(vec!["tags", "labels", "nodeGroups", "nodePools", "kubernetesVersion", "privateAccess"]),
+        values in prop::collection::vec(odd_value(), 5),
+        pools in prop::collection::vec("[a-c/]{0,2}", 0..4),
+        times in prop::collection::vec("(0|1|11):[0-5]?[0-9](:[0-5][0-9])?", 2),
+        source in "cloud|console|rancher|restart|refresh|[a-z]{0,4}",
+    ) {
+        let named = |n: &String| serde_json::json!({"name": n, "nodegroupName": n, "count": values[0].clone()});
+        let list: Vec<Value> = pools.iter().map(named).collect();
+        let spec = |v: &Value| serde_json::json!({field: v, "nodePools": list, "nodeGroups": list, "imported": values[4] == Value::Null});
+        let cluster = serde_json::json!({"apiVersion": "management.cattle.io/v3", "kind": "Cluster",
+            "spec": {format!("{provider}Config"): spec(&values[1])},
+            "status": {"appliedSpec": {format!("{provider}Config"): spec(&values[2])},
+                format!("{provider}Status"): {"upstreamSpec": spec(&values[3])}, "conditions": values[4]}});
+        parsers::hosted(cluster.to_string().as_bytes());
+        let event = serde_json::json!({"source": source, "start": times[0], "end": times[1], "field": field, "value": values[1]});
+        let change = serde_json::json!({"source": "rancher", "start": times[1], "field": "tags", "value": {}});
+        let timeline = serde_json::json!({"provider": provider, "desired": {field: values[2]}, "events": [event, change]});
+        parsers::hosted(timeline.to_string().as_bytes());
+    }
+
+    #[test]
     fn any_host(
         lines in prop::collection::vec(
             prop_oneof![

@@ -1,9 +1,6 @@
 //! `outrider diagnose`: captured facts in, conditions out, offline.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Read};
-use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use anyhow::{Context, bail};
@@ -13,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cli::DiagnoseArgs;
 use crate::exit::Exit;
+use crate::input::{self, Wanted};
 use crate::output::{Format, Screen, document};
 use crate::show::conditions::Owned;
 use crate::show::report::{self, Layout};
@@ -20,8 +18,8 @@ use crate::show::worst_first;
 
 use super::get::Object;
 
-/// Most bytes of one file: ten thousand nodes' facts. More is no captured facts but a mistake.
-const MAX_BYTES: u64 = 1 << 30;
+/// The facts of ten thousand nodes.
+const FACTS: Wanted = Wanted { max_bytes: 1 << 30, what: "captured facts" };
 
 /// Verdicts over several nodes and the clusters they form (`kind: Diagnosis`).
 #[derive(Debug, Serialize)]
@@ -81,47 +79,12 @@ fn table(diagnosis: &Diagnosis, layout: Layout) -> String {
 
 /// The facts in `file`, one document or several one after the other; `-` is standard input.
 fn read(file: &Path) -> anyhow::Result<Vec<NodeFacts>> {
-    let (name, bytes) = if file == Path::new("-") {
-        ("standard input".to_owned(), bounded(io::stdin().lock()))
-    } else {
-        (file.display().to_string(), open(file).and_then(bounded))
-    };
-    let bytes = bytes.with_context(|| format!("cannot read {name}"))?;
+    let (name, bytes) = input::read(file, FACTS)?;
     let nodes = parse(&bytes).with_context(|| name.clone())?;
     if nodes.is_empty() {
         bail!("{name} is empty; give what `outrider facts` printed on a node");
     }
     Ok(nodes)
-}
-
-/// Opens a file or a pipe: process substitution hands over the latter. A device has no end, or no beginning.
-fn open(file: &Path) -> io::Result<File> {
-    let metadata = fs::metadata(file)?;
-    let kind = metadata.file_type();
-    let refuse = |what: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
-    if kind.is_dir() {
-        return refuse("it is a folder; name the files in it");
-    }
-    if kind.is_char_device() || kind.is_block_device() {
-        return refuse("it is a device; give a file, or - for standard input");
-    }
-    if metadata.len() > MAX_BYTES {
-        return Err(too_long());
-    }
-    File::open(file)
-}
-
-fn too_long() -> io::Error {
-    io::Error::new(io::ErrorKind::FileTooLarge, "more than 1 GiB is no captured facts")
-}
-
-fn bounded(from: impl Read) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    from.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(too_long());
-    }
-    Ok(bytes)
 }
 
 fn parse(bytes: &[u8]) -> anyhow::Result<Vec<NodeFacts>> {

@@ -13,5 +13,6 @@ pub(crate) mod get;
 pub(crate) mod label;
 pub(crate) mod login;
 pub(crate) mod revoke;
+pub(crate) mod sync;
 pub(crate) mod token;
 pub(crate) mod watch;

@@ -8,6 +8,7 @@ pub(crate) mod events;
 pub(crate) mod nagios;
 pub(crate) mod nodes;
 pub(crate) mod report;
+pub(crate) mod sync;
 pub(crate) mod tokens;
 
 #[cfg(test)]

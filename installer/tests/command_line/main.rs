@@ -4,4 +4,5 @@
 mod fleet;
 mod local;
 mod support;
+mod sync;
 mod up;

@@ -405,14 +405,16 @@ fn plan_deletion(
     if input.confirmed.contains(&write.path) {
         return plan.writes.push(write);
     }
-    let unseen = !input.edited.get(list).is_some_and(|seen| {
-        let named = pools_by_name(input.provider, seen);
-        named.is_ok_and(|pools| pools.keys().any(|name| write.path.ends_with(&format!("/{name}"))))
-    });
-    let reason = match unseen {
-        true => "the pool is in the cloud only, and whoever edited the list had not seen it".to_owned(),
-        false => "the pool is in the cloud and no longer in the list".to_owned(),
+    let named = |seen: &Value| {
+        let pools = pools_by_name(input.provider, seen);
+        pools.is_ok_and(|pools| pools.keys().any(|name| write.path.ends_with(&format!("/{name}"))))
     };
+    let reason = match input.edited.get(list).map(named) {
+        None => "the pool is in the cloud only; nobody edited the list here",
+        Some(false) => "the pool is in the cloud only, and whoever edited the list had not seen it",
+        Some(true) => "the pool is in the cloud and no longer in the list",
+    };
+    let reason = reason.to_owned();
     plan.held.push(Held { write, hold: Hold::Destructive, reason });
 }
 

@@ -40,6 +40,7 @@ complete -c outrider -n "__fish_outrider_needs_command" -f -a "get" -d 'List nod
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "describe" -d 'Show all that is known of one node or cluster'
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "explain" -d 'Say what a reason of a condition means, and where its runbook is'
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "watch" -d 'Follow the fleet: one line for every transition'
+complete -c outrider -n "__fish_outrider_needs_command" -f -a "sync" -d 'Say of a hosted cluster (EKS, AKS, GKE) who owns each field, and what becomes of a change'
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "login" -d 'Remember a coordinator and its operator token'
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "context" -d 'Show and choose the coordinators logged in to'
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "completions" -d 'Print the completion script of a shell'
@@ -173,6 +174,54 @@ complete -c outrider -n "__fish_outrider_using_subcommand watch" -l context -d '
 complete -c outrider -n "__fish_outrider_using_subcommand watch" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
 complete -c outrider -n "__fish_outrider_using_subcommand watch" -s h -l help -d 'Print help'
 complete -c outrider -n "__fish_outrider_using_subcommand watch" -s V -l version -d 'Print version'
+complete -c outrider -n "__fish_outrider_using_subcommand sync; and not __fish_seen_subcommand_from explain plan simulate" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
+complete -c outrider -n "__fish_outrider_using_subcommand sync; and not __fish_seen_subcommand_from explain plan simulate" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
+complete -c outrider -n "__fish_outrider_using_subcommand sync; and not __fish_seen_subcommand_from explain plan simulate" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c outrider -n "__fish_outrider_using_subcommand sync; and not __fish_seen_subcommand_from explain plan simulate" -s V -l version -d 'Print version'
+complete -c outrider -n "__fish_outrider_using_subcommand sync; and not __fish_seen_subcommand_from explain plan simulate" -f -a "explain" -d 'A row a field and a row a pool: desired, upstream, whose it is, what comes next, what may be lost'
+complete -c outrider -n "__fish_outrider_using_subcommand sync; and not __fish_seen_subcommand_from explain plan simulate" -f -a "plan" -d 'What a push would write and delete, and why each write is held'
+complete -c outrider -n "__fish_outrider_using_subcommand sync; and not __fish_seen_subcommand_from explain plan simulate" -f -a "simulate" -d 'Play a timeline of changes, and tell which are lost under Rancher\'s loops and under ours'
+complete -c outrider -n "__fish_outrider_using_subcommand sync; and __fish_seen_subcommand_from explain" -s f -l file -d 'What `kubectl get clusters.management.cattle.io NAME -o yaml` prints, or an EKSClusterConfig and its likes; - reads standard input' -r -F
+complete -c outrider -n "__fish_outrider_using_subcommand sync; and __fish_seen_subcommand_from explain" -l upstream -d 'The cloud\'s view as it is now, with the fields of an upstreamSpec, where it is newer than the object\'s own' -r -F
+complete -c outrider -n "__fish_outrider_using_subcommand sync; and __fish_seen_subcommand_from explain" -l as -d 'By whose rules refresh and push are told: outrider, or rancher as its code does it' -r -f -a "outrider\t''
+rancher\t''"
+complete -c outrider -n "__fish_outrider_using_subcommand sync; and __fish_seen_subcommand_from explain" -l interval -d 'Time between two refreshes, as Rancher\'s settings eks-refresh, aks-refresh and gke-refresh have it' -r
+complete -c outrider -n "__fish_outrider_using_subcommand sync; and __fish_seen_subcommand_from explain" -l at -d 'Judge as of this time (RFC 3339) instead of now, for an object that was saved earlier' -r
+complete -c outrider -n "__fish_outrider_using_subcommand sync; and __fish_seen_subcommand_from explain" -s o -l output -d 'How the fields are printed' -r -f -a "table\t''
+wide\t''
+json\t''
+yaml\t''
+name\t''"
+complete -c outrider -n "__fish_outrider_using_subcommand sync; and __fish_seen_subcommand_from explain" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
+complete -c outrider -n "__fish_outrider_using_subcommand sync; and __fish_seen_subcommand_from explain" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
+complete -c outrider -n "__fish_outrider_using_subcommand sync; and __fish_seen_subcommand_from explain" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c outrider -n "__fish_outrider_using_subcommand sync; and __fish_seen_subcommand_from explain" -s V -l version -d 'Print version'
+complete -c outrider -n "__fish_outrider_using_subcommand sync; and __fish_seen_subcommand_from plan" -s f -l file -d 'What `kubectl get clusters.management.cattle.io NAME -o yaml` prints, or an EKSClusterConfig and its likes; - reads standard input' -r -F
+complete -c outrider -n "__fish_outrider_using_subcommand sync; and __fish_seen_subcommand_from plan" -l upstream -d 'The cloud\'s view as it is now, with the fields of an upstreamSpec, where it is newer than the object\'s own' -r -F
+complete -c outrider -n "__fish_outrider_using_subcommand sync; and __fish_seen_subcommand_from plan" -l as -d 'By whose rules refresh and push are told: outrider, or rancher as its code does it' -r -f -a "outrider\t''
+rancher\t''"
+complete -c outrider -n "__fish_outrider_using_subcommand sync; and __fish_seen_subcommand_from plan" -l interval -d 'Time between two refreshes, as Rancher\'s settings eks-refresh, aks-refresh and gke-refresh have it' -r
+complete -c outrider -n "__fish_outrider_using_subcommand sync; and __fish_seen_subcommand_from plan" -l at -d 'Judge as of this time (RFC 3339) instead of now, for an object that was saved earlier' -r
+complete -c outrider -n "__fish_outrider_using_subcommand sync; and __fish_seen_subcommand_from plan" -l confirm -d 'Plan as if this field or pool were confirmed, such as tags or nodeGroups/n2; may be repeated' -r
+complete -c outrider -n "__fish_outrider_using_subcommand sync; and __fish_seen_subcommand_from plan" -s o -l output -d 'How the plan is printed' -r -f -a "table\t''
+wide\t''
+json\t''
+yaml\t''
+name\t''"
+complete -c outrider -n "__fish_outrider_using_subcommand sync; and __fish_seen_subcommand_from plan" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
+complete -c outrider -n "__fish_outrider_using_subcommand sync; and __fish_seen_subcommand_from plan" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
+complete -c outrider -n "__fish_outrider_using_subcommand sync; and __fish_seen_subcommand_from plan" -s h -l help -d 'Print help'
+complete -c outrider -n "__fish_outrider_using_subcommand sync; and __fish_seen_subcommand_from plan" -s V -l version -d 'Print version'
+complete -c outrider -n "__fish_outrider_using_subcommand sync; and __fish_seen_subcommand_from simulate" -s f -l file -d 'The cluster it happens to, as for `explain`; the timeline then says only what differs' -r -F
+complete -c outrider -n "__fish_outrider_using_subcommand sync; and __fish_seen_subcommand_from simulate" -s o -l output -d 'How the writes are printed' -r -f -a "table\t''
+wide\t''
+json\t''
+yaml\t''
+name\t''"
+complete -c outrider -n "__fish_outrider_using_subcommand sync; and __fish_seen_subcommand_from simulate" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
+complete -c outrider -n "__fish_outrider_using_subcommand sync; and __fish_seen_subcommand_from simulate" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
+complete -c outrider -n "__fish_outrider_using_subcommand sync; and __fish_seen_subcommand_from simulate" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c outrider -n "__fish_outrider_using_subcommand sync; and __fish_seen_subcommand_from simulate" -s V -l version -d 'Print version'
 complete -c outrider -n "__fish_outrider_using_subcommand login" -l token -d 'Operator token; without it $OUTRIDER_TOKEN or one line of standard input is used, which no process list shows' -r
 complete -c outrider -n "__fish_outrider_using_subcommand login" -l ca-checksum -d 'SHA-256 of the coordinator\'s root certificate (DER), in hex, to hold against the one that the token pins' -r
 complete -c outrider -n "__fish_outrider_using_subcommand login" -l name -d 'Name to remember it by [default: its host]' -r

@@ -1,0 +1,78 @@
+//! Documents that people hand over as files, pipes or standard input: bounded, and refused in words that help.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+
+/// What is read, and how much of it can be meant.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    /// Most bytes; more is a mistake.
+    pub(crate) max_bytes: u64,
+    /// What more than that is not, such as `captured facts`.
+    pub(crate) what: &'static str,
+}
+
+/// The name to show, and the bytes; `-` is standard input.
+pub(crate) fn read(file: &Path, wanted: Wanted) -> anyhow::Result<(String, Vec<u8>)> {
+    let (name, bytes) = if file == Path::new("-") {
+        ("standard input".to_owned(), bounded(io::stdin().lock(), wanted))
+    } else {
+        (file.display().to_string(), open(file, wanted).and_then(|file| bounded(file, wanted)))
+    };
+    let bytes = bytes.with_context(|| format!("cannot read {name}"))?;
+    Ok((name, bytes))
+}
+
+/// One JSON or YAML document.
+pub(crate) fn document(file: &Path, wanted: Wanted) -> anyhow::Result<(String, serde_json::Value)> {
+    let (name, bytes) = read(file, wanted)?;
+    let text = std::str::from_utf8(&bytes).with_context(|| format!("{name} is no text"))?;
+    if text.trim().is_empty() {
+        bail!("{name} is empty");
+    }
+    // JSON is YAML as well, but its own parser is quicker and says better what is wrong.
+    let value = match text.trim_start().starts_with('{') {
+        true => serde_json::from_str(text).map_err(|e| anyhow::anyhow!("{name} is not JSON: {e}"))?,
+        false => serde_saphyr::from_str(text)
+            .map_err(|e| anyhow::anyhow!("{name} is not one YAML document: {e}"))?,
+    };
+    Ok((name, value))
+}
+
+/// Opens a file or a pipe: process substitution hands over the latter. A device has no end, or no beginning.
+fn open(file: &Path, wanted: Wanted) -> io::Result<File> {
+    let metadata = fs::metadata(file)?;
+    let kind = metadata.file_type();
+    let refuse = |what: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    if kind.is_dir() {
+        return refuse("it is a folder; name the files in it");
+    }
+    if kind.is_char_device() || kind.is_block_device() {
+        return refuse("it is a device; give a file, or - for standard input");
+    }
+    if metadata.len() > wanted.max_bytes {
+        return Err(too_long(wanted));
+    }
+    File::open(file)
+}
+
+fn too_long(wanted: Wanted) -> io::Error {
+    let limit = match wanted.max_bytes >> 30 {
+        0 => format!("{} MiB", wanted.max_bytes >> 20),
+        gib => format!("{gib} GiB"),
+    };
+    io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {limit} is no {}", wanted.what))
+}
+
+fn bounded(from: impl Read, wanted: Wanted) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(wanted.max_bytes + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > wanted.max_bytes {
+        return Err(too_long(wanted));
+    }
+    Ok(bytes)
+}
