@@ -12,7 +12,7 @@ use outrider_diagnosis::fleet::{Member, judge_cluster, picture};
 use outrider_diagnosis::{diagnose, judge, latch};
 use outrider_protocol::Status;
 
-#[path = "../tests/rules/world.rs"]
+#[path = "../tests/rules/world/mod.rs"]
 mod world;
 
 static WALL: WallTime = WallTime;
@@ -75,6 +75,7 @@ fn fleet(c: &mut Criterion<ProcessorTime>) {
                 region: "r",
                 etcd: Some(fact),
                 network: None,
+                received: None,
             };
             views.iter().map(|(name, fact)| member((name.as_str(), fact))).collect()
         })

@@ -37,6 +37,9 @@ pub struct Finding {
     /// With a status other than `True`: the reason under which the condition goes `Unknown` at once, while `raise_after`
     /// runs.
     pub suspect: Option<ReasonCode>,
+    /// While `raise_after` runs, it is shown without alarm from so long on, no graver than this: what is shown must be true
+    /// before it is alarming.
+    pub early: Option<(Duration, Severity)>,
     /// Once it has been shown for so long, it is as grave as this: what is normal for an hour is not for a day.
     pub escalates: Option<(Duration, Severity)>,
 }
@@ -64,6 +67,7 @@ impl Finding {
             clear_after: Duration::ZERO,
             since: None,
             suspect: None,
+            early: None,
             escalates: None,
         }
     }
@@ -116,6 +120,14 @@ impl Finding {
     #[must_use]
     pub fn suspected_as(mut self, reason: ReasonCode) -> Self {
         self.suspect = Some(reason);
+        self
+    }
+
+    /// The same, shown `after` so long already, no graver than `most`, while it waits to be raised. For findings of status
+    /// `True`.
+    #[must_use]
+    pub fn early(mut self, after: Duration, most: Severity) -> Self {
+        self.early = Some((after, most));
         self
     }
 

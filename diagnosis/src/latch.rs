@@ -3,7 +3,7 @@
 //! A condition's verdict is its status, reason and severity. The first verdict about a subject is shown at once. After
 //! that a worse one waits for `raise_after` and a better one for `clear_after`; findings that return to what is shown
 //! drop the wait. Worse is decided by status (`True` < `Unknown` < `False`), then by severity; an equally bad one with
-//! another reason waits as a worse one does; one that is better by status and graver by severity waits for both. Four
+//! another reason waits as a worse one does; one that is better by status and graver by severity waits for both. Five
 //! choices deserve their reason (a finding that escalates is taken as the graver one it has become):
 //!
 //! - The wait runs on while the findings agree on the status and on being worse (or better), even if the reason
@@ -12,6 +12,8 @@
 //!   `lastTransitionTime` stays, for status and reason still hold since then.
 //! - A finding that tells since when it has held begins its wait there, for evidence travels: what is certain after a second
 //!   must not become certain a second after it was heard of.
+//! - What lasts too short a time to alarm anybody (one of three members, restarted) may be shown early, without alarm: else a
+//!   condition would tell numbers that have not been true for half a minute.
 //! - A wait that began in the future (the clock stepped back) begins anew now, so that no step freezes a latch.
 
 use std::time::Duration;
@@ -168,10 +170,12 @@ impl Turn {
             severity: Some(finding.severity),
             since,
         };
-        let condition = match &finding.suspect {
-            Some(suspicion) if may_suspect(shown, finding, suspicion) => {
+        let waited = self.now.since(since);
+        let condition = match (&finding.suspect, early(shown, finding, waited)) {
+            (Some(suspicion), _) if may_suspect(shown, finding, suspicion) => {
                 self.suspect(shown, finding, suspicion)
             }
+            (_, Some(early)) => self.show_early(shown, finding, early),
             _ => {
                 let mut condition = shown.clone();
                 if same_word {
@@ -181,6 +185,23 @@ impl Turn {
             }
         };
         self.latches.push(Latch { condition, pending: Some(pending) });
+    }
+
+    /// The numbers at once, the alarm later.
+    fn show_early(&mut self, shown: &Condition, finding: &Finding, severity: Severity) -> Condition {
+        let mut condition = condition_of(finding, self.now);
+        condition.severity = severity;
+        let seconds = finding.raise_after.as_secs_f64();
+        let graver = finding.severity;
+        condition.message =
+            format!("{} For now: this becomes {graver} once it has held for {seconds} s.", finding.message);
+        if shown.status == condition.status && shown.reason == condition.reason {
+            condition.last_transition_time = shown.last_transition_time;
+        }
+        if (shown.status, shown.severity, &shown.reason) != (condition.status, severity, &condition.reason) {
+            self.transitions.push(transition(self.now, &condition, Some(shown)));
+        }
+        condition
     }
 
     /// Suspicion is shown at once, certainty later.
@@ -198,6 +219,22 @@ impl Turn {
         }
         condition
     }
+}
+
+/// How grave `finding` is while it waits, if it may be shown by now: worse than what is shown, or in place of a doubt.
+fn early(shown: &Condition, finding: &Finding, waited: Duration) -> Option<Severity> {
+    let (after, most) = finding.early.filter(|_| finding.status == Status::True)?;
+    let severity = within_range(&finding.reason, finding.severity.min(most));
+    if severity == finding.severity || severity > most {
+        return None;
+    }
+    let wait = match shown.status {
+        Status::True if severity >= shown.severity => after,
+        Status::True => return None,
+        // It ends a doubt or a loss as any good word would.
+        Status::Unknown | Status::False => finding.clear_after,
+    };
+    (waited >= wait).then_some(severity)
 }
 
 /// Whether `finding` carries on the wait of `pending`: they agree on the status, or it makes certain what that suspected.

@@ -170,9 +170,9 @@ reason_codes! {
         "One voter: it tolerates no failure.";
     EtcdEvenVoters = "EtcdEvenVoters", Info..=Warn, "7951b93bf9d45555853775a770b7e4af",
         "An even number of voters tolerates no more than one voter less.";
-    EtcdToleranceReduced = "EtcdToleranceReduced", Warn..=Warn, "845fbd2608cf532eb2abbf85fd1bc079",
+    EtcdToleranceReduced = "EtcdToleranceReduced", Info..=Warn, "845fbd2608cf532eb2abbf85fd1bc079",
         "A voter is down; quorum holds with reserve.";
-    EtcdNoTolerance = "EtcdNoTolerance", Warn..=Error, "259c7fe109c9549ba1e04094ee7aa06b",
+    EtcdNoTolerance = "EtcdNoTolerance", Info..=Error, "259c7fe109c9549ba1e04094ee7aa06b",
         "Quorum holds; the next loss stops the cluster.";
     EtcdQuorumSuspected = "EtcdQuorumSuspected", Warn..=Error, "e779e571e35b51ba86c97c2059d52989",
         "A linearizable read failed; quorum may be lost.";
@@ -191,7 +191,7 @@ reason_codes! {
     EtcdMembersExpected = "EtcdMembersExpected", Ok..=Ok, "eeb15a27bc4c5f6ba60d15badd6291c3",
         "The member list is as expected.";
     EtcdGhostMember = "EtcdGhostMember", Warn..=Error, "14c9fd457cf75fc195aa85e334a1ea41",
-        "A member has no Kubernetes node.";
+        "A member has no Kubernetes node, or its node runs another member now.";
     EtcdLearnerJoining = "EtcdLearnerJoining", Info..=Info, "1fc37ff900115c5282f5a76232517407",
         "A learner joins and catches up.";
     EtcdLearnerBlocking = "EtcdLearnerBlocking", Warn..=Error, "236ba2c1b9e8530c98a76496ded17e8f",

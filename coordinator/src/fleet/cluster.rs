@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use outrider_diagnosis::fleet::{Member, judge_cluster, picture};
+use outrider_diagnosis::fleet::{Member, Received, judge_cluster, picture};
 use outrider_diagnosis::latch;
 use outrider_protocol::{
-    ClusterView, Condition, ConditionType, Latch, NodeState, ReasonCode, Status, Timestamp, Transition,
+    ClusterView, Condition, ConditionType, Fact, Latch, NodeState, ReasonCode, Status, Timestamp, Transition,
     TypeMeta,
 };
 
@@ -30,13 +30,34 @@ struct Judged {
     conditions: Vec<Condition>,
 }
 
+/// Why the members' word is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doubt {
+    /// Quorum may be lost.
+    Suspected,
+    /// Quorum holds by the word of some, and others get no answer.
+    Contested,
+}
+
+impl Doubt {
+    /// A question is not put again sooner. A suspicion may need an answer that is newer than the first one; a cluster that
+    /// stays split is watched more calmly, and yet more closely than silence would tell.
+    fn asked_again(self) -> Duration {
+        match self {
+            Doubt::Suspected => Duration::from_secs(1),
+            Doubt::Contested => Duration::from_secs(5),
+        }
+    }
+}
+
 /// What a judgement changed.
 pub(crate) struct Verdict {
     pub(crate) transitions: Vec<Transition>,
     /// Something that is shown changed, if only a number in a message.
     pub(crate) is_new: bool,
-    /// Whether quorum is lost cannot be told from what was reported.
-    pub(crate) is_doubtful: bool,
+    /// Whether quorum is lost cannot be told from what was reported, or hangs on the word of those who are heard: some node
+    /// gets no answer while others did.
+    pub(crate) doubt: Option<Doubt>,
 }
 
 impl Cluster {
@@ -110,7 +131,7 @@ impl Cluster {
 
     /// What is known of each member, by name. Copied out: no lock of a member is held while the rules run.
     /// A node that was asked for its word and owes it counts as not heard (`elapsed` is the time since the start).
-    fn known(&self, elapsed: Duration, deaf_until: Duration) -> Vec<Known> {
+    fn known(&self, now: Timestamp, elapsed: Duration, deaf_until: Duration) -> Vec<Known> {
         let mut known: Vec<Known> = self
             .members()
             .values()
@@ -118,7 +139,8 @@ impl Cluster {
                 let owes = node.has_not_answered(elapsed, deaf_until);
                 let inner = node.inner();
                 let ready = if owes { Status::Unknown } else { inner.heard() };
-                Known { record: inner.record.clone(), ready, state: inner.state().cloned() }
+                let received = inner.report.as_ref().and_then(|r| r.received(now, elapsed));
+                Known { record: inner.record.clone(), ready, state: inner.state().cloned(), received }
             })
             .collect();
         known.sort_by(|a, b| a.record.name.cmp(&b.record.name));
@@ -126,21 +148,22 @@ impl Cluster {
     }
 
     /// Asks every member with etcd for its word: whether quorum holds hangs on who is still there.
-    pub(crate) fn ask(&self, elapsed: Duration) {
+    pub(crate) fn ask(&self, elapsed: Duration, doubt: Doubt) {
         let members: Vec<_> = self.members().values().cloned().collect();
         let with_etcd = |n: &&Arc<Node>| n.inner().state().is_some_and(|s| s.etcd.is_some());
-        members.iter().filter(with_etcd).for_each(|node| node.ask(elapsed));
+        members.iter().filter(with_etcd).for_each(|node| node.ask(elapsed, doubt.asked_again()));
     }
 
     /// Judges the members' reports at `now`, which is `elapsed` since the start, and latches the verdict.
     pub(crate) fn judge(&self, now: Timestamp, elapsed: Duration, deaf_until: Duration) -> Verdict {
-        let known = self.known(elapsed, deaf_until);
+        let known = self.known(now, elapsed, deaf_until);
         let views: Vec<Member<'_>> = known.iter().map(Known::as_member).collect();
         let judgement = judge_cluster(&self.name, &views, now);
-        let is_doubtful = judgement.findings.iter().any(|f| {
-            f.condition_type == ConditionType::EtcdQuorum
-                && f.status == Status::Unknown
-                && f.reason == ReasonCode::EtcdQuorumSuspected
+        let quorum = judgement.findings.iter().find(|f| f.condition_type == ConditionType::EtcdQuorum);
+        let doubt = quorum.and_then(|f| match f.status {
+            Status::Unknown if f.reason == ReasonCode::EtcdQuorumSuspected => Some(Doubt::Suspected),
+            Status::True if known.iter().any(Known::has_no_read) => Some(Doubt::Contested),
+            _ => None,
         });
         let mut judged = self.judged();
         let latched = latch(&judged.latches, &judgement, now);
@@ -148,7 +171,7 @@ impl Cluster {
         judged.latches = latched.latches;
         judged.conditions = latched.conditions;
         let is_new = is_new || !latched.transitions.is_empty();
-        Verdict { is_new, is_doubtful, transitions: latched.transitions }
+        Verdict { is_new, doubt, transitions: latched.transitions }
     }
 
     /// Calls `f` with every condition over the cluster.
@@ -158,7 +181,7 @@ impl Cluster {
 
     /// The cluster as it is shown.
     pub(crate) fn view(&self, now: Timestamp, elapsed: Duration, deaf_until: Duration) -> ClusterView {
-        let known = self.known(elapsed, deaf_until);
+        let known = self.known(now, elapsed, deaf_until);
         let views: Vec<Member<'_>> = known.iter().map(Known::as_member).collect();
         ClusterView {
             meta: TypeMeta::new("Cluster"),
@@ -175,9 +198,16 @@ struct Known {
     record: Arc<NodeRecord>,
     ready: Status,
     state: Option<Arc<NodeState>>,
+    received: Option<Received>,
 }
 
 impl Known {
+    /// Whether the node is heard and says that nobody answers its linearizable reads.
+    fn has_no_read(&self) -> bool {
+        let etcd = self.state.as_ref().and_then(|s| s.etcd.as_ref()).and_then(Fact::value);
+        self.ready == Status::True && etcd.is_some_and(|e| e.no_read_since.is_some())
+    }
+
     fn as_member(&self) -> Member<'_> {
         let state = self.state.as_deref();
         Member {
@@ -187,6 +217,7 @@ impl Known {
             region: state.map_or("", |s| &s.region),
             etcd: state.and_then(|s| s.etcd.as_ref()),
             network: state.and_then(|s| s.network.as_ref()),
+            received: self.received,
         }
     }
 }

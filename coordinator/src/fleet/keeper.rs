@@ -168,9 +168,9 @@ impl Fleet {
         for cluster in self.to_judge.take() {
             let elapsed = self.clock.elapsed();
             let verdict = cluster.judge(self.clock.now(), elapsed, self.deaf_until());
-            if verdict.is_doubtful {
+            if let Some(doubt) = verdict.doubt {
                 // A machine that is off cannot say so; that it does not answer says it long before its silence does.
-                cluster.ask(elapsed);
+                cluster.ask(elapsed, doubt);
                 self.doubtful.add(&cluster.name, &cluster);
             }
             if verdict.is_new {

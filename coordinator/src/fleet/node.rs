@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use outrider_diagnosis::fleet::Received;
 use outrider_protocol::{
     Condition, ConditionType, Latch, NodeState, NodeView, Profile, Status, Timestamp, TypeMeta,
 };
@@ -22,8 +23,6 @@ use crate::server::pace::Pace;
 
 /// A living agent answers within this time; it sends its state over a connection that stands.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
-/// A question is not put again sooner.
-const ASKED_AGAIN: Duration = Duration::from_secs(15);
 
 /// A heartbeat whose answer is held.
 pub(crate) struct Holding(Arc<Node>);
@@ -55,7 +54,24 @@ pub(crate) struct LastReport {
     pub(crate) interval_seconds: u32,
     /// When the state was taken in.
     pub(crate) last_state_at: Timestamp,
+    /// The node's clock when it sent the state; absent from what an earlier version stored.
+    #[serde(default)]
+    pub(crate) state_sent_at: Option<Timestamp>,
+    /// When the state was taken in, as time since the start; `None` after a restart.
+    #[serde(skip)]
+    pub(crate) state_heard: Option<Duration>,
     pub(crate) state: Option<Arc<NodeState>>,
+}
+
+impl LastReport {
+    /// When the state came in, by our wall clock as it is `now`, `elapsed` after the start, and by the node's: ages are
+    /// judged by these, whatever either clock did meanwhile.
+    pub(crate) fn received(&self, now: Timestamp, elapsed: Duration) -> Option<Received> {
+        let sent_at = self.state_sent_at?;
+        let at =
+            self.state_heard.map_or(self.last_state_at, |heard| now.before(elapsed.saturating_sub(heard)));
+        Some(Received { at, sent_at })
+    }
 }
 
 /// A node.
@@ -156,10 +172,11 @@ impl Node {
     }
 
     /// Asks for its word at `now` (time since the start), by the heartbeat whose answer it waits for: the answer goes out
-    /// at once and asks for the state. Without a held heartbeat, or soon after the last question, nothing is asked.
-    pub(crate) fn ask(&self, now: Duration) {
+    /// at once and asks for the state. Without a held heartbeat, or sooner than `again` after the last question, nothing is
+    /// asked.
+    pub(crate) fn ask(&self, now: Duration, again: Duration) {
         let last = self.asked_at.load(Ordering::SeqCst);
-        let soon = last > 0 && millis(now).saturating_sub(last) < millis(ASKED_AGAIN);
+        let soon = last > 0 && millis(now).saturating_sub(last) < millis(again);
         if soon || self.holding.load(Ordering::SeqCst) == 0 {
             return;
         }
@@ -376,23 +393,23 @@ mod tests {
         let s = Duration::from_secs;
         let node = a_node();
         node.hear(s(10));
-        node.ask(s(20));
+        node.ask(s(20), s(15));
         assert!(!node.owes_word(), "no heartbeat was held");
         let held = node.hold();
-        node.ask(s(20));
+        node.ask(s(20), s(15));
         assert!(
             node.owes_word() && !node.has_not_answered(s(21), s(0)) && node.has_not_answered(s(23), s(0))
         );
         assert!(!node.has_not_answered(s(23), s(21)), "this process stood still meanwhile");
         node.hear(s(24));
         assert!(!node.owes_word() && !node.has_not_answered(s(60), s(0)));
-        node.ask(s(30));
+        node.ask(s(30), s(15));
         assert!(!node.owes_word(), "asked too soon after the last time");
-        node.ask(s(40));
+        node.ask(s(40), s(15));
         assert!(node.owes_word());
         drop(held);
         node.hear(s(41));
-        node.ask(s(90));
+        node.ask(s(90), s(15));
         assert!(!node.owes_word(), "the guard is gone");
     }
 

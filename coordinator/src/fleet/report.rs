@@ -15,7 +15,7 @@ const REORDERED_WITHIN: Duration = Duration::from_secs(60);
 impl Fleet {
     /// Takes over what a report says. `acknowledged` is the highest sequence of its epoch that is stored.
     pub(crate) fn take(&self, node: &Arc<Node>, report: NodeReport, acknowledged: u64) {
-        let now = self.clock.now();
+        let (now, elapsed) = (self.clock.now(), self.clock.elapsed());
         let changed = {
             let mut inner = node.inner();
             let before = inner.report.take();
@@ -31,9 +31,10 @@ impl Fleet {
                     (before.and_then(|b| b.state.clone()), Changed { shown: false, member: false })
                 }
             };
-            let last_state_at = match before.as_deref() {
-                Some(before) if !changed.member => before.last_state_at,
-                _ => now,
+            // When the state was sent belongs to it, and not to a report without one that came after it.
+            let (last_state_at, state_sent_at, state_heard) = match before.as_deref() {
+                Some(b) if !changed.member => (b.last_state_at, b.state_sent_at, b.state_heard),
+                _ => (now, Some(report.sent_at), Some(elapsed)),
             };
             let next = LastReport {
                 epoch: report.epoch,
@@ -46,6 +47,8 @@ impl Fleet {
                 sent_at: report.sent_at,
                 last_seen: now,
                 last_state_at,
+                state_sent_at,
+                state_heard,
                 interval_seconds: node.interval_seconds(),
                 state,
             };

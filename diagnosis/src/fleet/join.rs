@@ -1,14 +1,15 @@
-//! One health a voter, from what every report says of it.
+//! One health a voter, and one word on the quorum, from what every report says.
 
 use std::time::Duration;
 
-use outrider_protocol::{EndpointFacts, EndpointStatus, Fact, Member, MemberList, Status, Timestamp};
+use outrider_protocol::{EndpointFacts, EndpointStatus, Fact, Member, MemberList, Timestamp};
 
-use super::View;
-use crate::rules::etcd::membership::{has_node, kubernetes_nodes};
-use crate::rules::etcd::quorum::{Health, Proof, Tally, Voter};
-use crate::rules::etcd::view;
-use crate::wording::Span;
+use super::NAMED;
+use super::reports::{Joined, Said, View};
+use crate::rules::etcd::membership::Rebuilt;
+use crate::rules::etcd::quorum::{Ghost, Health, Proof, Tally, Voter, label};
+use crate::rules::etcd::view::{self, Seen};
+use crate::wording::{Span, names};
 
 /// A node is known to be silent after this long at the latest; until then a member that somebody lost and whose own
 /// node has not spoken since is unknown, afterwards the word of its own node, which is still heard, stands.
@@ -17,19 +18,29 @@ const UNCONFIRMED: Duration = Duration::from_secs(120);
 /// What is reported happened this long ago at most: a node whose clock is behind must not make its word certain at once.
 const ON_ITS_WAY: Duration = Duration::from_secs(3);
 
-pub(super) fn tally<'a>(group: &[View<'a>], list: &'a MemberList, now: Timestamp) -> Tally<'a> {
-    let voters = list.members.iter().filter(|m| !m.is_learner).map(|member| {
-        let (health, why) = health(group, list, member, now);
-        let ghost = kubernetes_node(group, member) == Status::False;
-        Voter { id: &member.id, name: view::display_name(member), health, why, ghost }
+/// A read that failed was given half a second, and clocks agree as well as a report is quick: an answer that came this long
+/// after that read began came when a quorum was there, whoever could not reach it.
+const OVERLAP: Duration = Duration::from_millis(750);
+
+pub(super) fn tally<'s>(joined: &'s Joined<'_>, list: &'s MemberList) -> Tally<'s> {
+    let seen: Vec<Seen> = list.members.iter().map(|m| health(joined, list, m)).collect();
+    let rebuilt = Rebuilt::among(list, |i| seen[i].health, joined.node_names());
+    let voters = list.members.iter().zip(seen).enumerate().filter(|(_, (m, _))| !m.is_learner);
+    let voters = voters.map(|(i, (member, seen))| {
+        let without = joined.kubernetes_node(member) == outrider_protocol::Status::False;
+        let ghost = if without { Some(Ghost::WithoutNode) } else { rebuilt.ghost(i) };
+        Voter::new(member, seen, ghost)
     });
-    let timeout = group.iter().map(|v| v.etcd.election_timeout_ms).max().unwrap_or(0);
+    let mut voters: Vec<Voter<'_>> = voters.collect();
+    label(&mut voters);
+    let timeout = joined.group.iter().map(|v| view::election_timeout(v.etcd)).max();
     Tally {
-        voters: voters.collect(),
+        leader: leader(joined, list),
+        voters,
         learners: list.members.iter().filter(|m| m.is_learner).count(),
-        proof: proof(group, list),
-        election_timeout: Duration::from_millis(u64::from(timeout)),
-        no_read_since: no_read_since(group, now),
+        proof: proof(&joined.group, list),
+        election_timeout: timeout.unwrap_or_default(),
+        no_read_since: no_read_since(&joined.group, joined.now),
         list_may_be_stale: !list.linearizable,
         seen_from: String::new(),
         snapshot: None,
@@ -43,66 +54,145 @@ fn no_read_since(group: &[View<'_>], now: Timestamp) -> Option<Timestamp> {
     all?.into_iter().max().map(|at| if now.since(at) > ON_ITS_WAY { now.before(ON_ITS_WAY) } else { at })
 }
 
-/// The newest report that tried a linearizable read: an older one that worked proves nothing any more.
-/// What a learner answers or not proves nothing (D7).
-fn proof(group: &[View<'_>], list: &MemberList) -> Proof {
-    let votes = |e: &EndpointFacts| !list.members.iter().any(|m| m.is_learner && m.id == e.member_id);
-    let tried = |e: &&EndpointFacts| match &e.linearizable_read {
-        Fact::Known { .. } => true,
-        // A read at a member that is away says no more than that it is away, unless it is the node's own.
-        Fact::Unknown { cause, .. } => view::is_down(cause) && (e.local || e.status.value().is_some()),
-        _ => false,
+/// Who leads by the newest term that anybody tells, and how many of the voters that answered follow it.
+fn leader(joined: &Joined<'_>, list: &MemberList) -> String {
+    let voters = list.members.iter().filter(|m| !m.is_learner);
+    let answers: Vec<&EndpointStatus> =
+        voters.filter_map(|m| answer(joined, m)).map(|(_, status)| status).collect();
+    let leads = |s: &&&EndpointStatus| !view::lacks_leader(s);
+    let Some(newest) = answers.iter().filter(leads).max_by_key(|s| (s.raft_term, &s.leader)) else {
+        return String::new();
     };
-    let newest =
-        group.iter().filter(|v| v.etcd.endpoints.iter().filter(tried).any(votes)).max_by_key(|v| v.at);
-    newest.map_or(Proof::None, |v| view::proof(v.etcd))
+    let follow = answers.iter().filter(|s| s.leader == newest.leader).count();
+    format!(
+        "; {} leads, by {follow} of {} that answer",
+        view::name_of(Some(list), &newest.leader),
+        answers.len()
+    )
 }
 
-/// Whether Kubernetes has the member's node: by the newest report that knows the nodes and lists the member. A member
-/// without a name has never started, so no node can be told by it.
-pub(super) fn kubernetes_node(group: &[View<'_>], member: &Member) -> Status {
-    if member.name.is_empty() {
-        return Status::Unknown;
-    }
-    let knows = |v: &&View<'_>| {
-        v.list().is_some_and(|l| l.members.iter().any(|m| m.id == member.id))
-            && kubernetes_nodes(v.etcd).is_some()
+/// What the linearizable reads of all reports prove together.
+///
+/// A node that is heard and whose last word is an answered read stands by it: it reads once a second and tells at once
+/// when that fails. Who gets no answer meanwhile proves only that it is cut off itself, as the side without a majority is,
+/// if the other's answer came later than its loss began. An answer from before proves nothing any more. What a learner
+/// answers or not proves nothing either (D7).
+fn proof(group: &[View<'_>], list: &MemberList) -> Proof {
+    let learners: Vec<&str> = list.members.iter().filter(|m| m.is_learner).map(|m| m.id.as_str()).collect();
+    let reads = || group.iter().filter_map(|v| Some((v, reads(v, &learners)?)));
+    let answered = reads().filter_map(|(v, read)| match read {
+        Reads::Answered { at, ms } => Some((at, v, ms)),
+        Reads::Failed { .. } => None,
+    });
+    let failed = || {
+        reads().filter_map(|(v, read)| match read {
+            Reads::Failed { refuted_from } => Some((refuted_from, v)),
+            Reads::Answered { .. } => None,
+        })
     };
-    let newest = group.iter().filter(|v| v.etcd.kubernetes_nodes.value().is_some()).filter(knows);
-    match newest.max_by_key(|v| v.at).and_then(|v| kubernetes_nodes(v.etcd)) {
-        Some(nodes) if has_node(&member.name, nodes) => Status::True,
-        Some(_) => Status::False,
-        None => Status::Unknown,
+    let answered = answered.max_by_key(|(at, v, _)| (*at, std::cmp::Reverse(v.node)));
+    let newest_failure = failed().max_by_key(|(_, v)| (v.at, std::cmp::Reverse(v.node)));
+    match (answered, newest_failure) {
+        (None, None) => Proof::None,
+        (Some((_, _, ms)), None) => Proof::Read { ms, against: None },
+        (Some((at, by, ms)), Some(_)) if failed().all(|(refuted_from, _)| at >= refuted_from) => {
+            let without = names(failed().map(|(_, v)| v.node), NAMED);
+            Proof::Read { ms, against: Some((by.node.to_owned(), without)) }
+        }
+        (_, Some((_, v))) => view::proof(v.etcd),
     }
+}
+
+/// What the linearizable reads of one node came to.
+enum Reads {
+    /// The last answer, by our clock.
+    Answered { at: Timestamp, ms: f64 },
+    /// None was answered that was tried; an answer from this time on proves a quorum nevertheless.
+    Failed { refuted_from: Timestamp },
+}
+
+/// `None` for a node that tried none at a voter.
+fn reads(v: &View<'_>, learners: &[&str]) -> Option<Reads> {
+    let votes = |e: &&EndpointFacts| view::member_of(e).is_none_or(|id| !learners.contains(&id));
+    let mut answered: Option<(Timestamp, f64)> = None;
+    let mut failed: Option<Timestamp> = None;
+    for e in v.etcd.endpoints.iter().filter(votes) {
+        match &e.linearizable_read {
+            Fact::Known { value, at, .. } => {
+                let at = v.by_our_clock(*at).min(v.at);
+                if answered.is_none_or(|(last, _)| at > last) {
+                    answered = Some((at, *value));
+                }
+            }
+            // A read at a member that is away says no more than that it is away, unless it is the node's own.
+            Fact::Unknown { cause, at, .. }
+                if view::is_down(cause) && (e.local || e.status.value().is_some()) =>
+            {
+                failed = failed.max(Some(v.by_our_clock(*at).min(v.at)));
+            }
+            _ => {}
+        }
+    }
+    match (answered, failed) {
+        (Some((at, ms)), _) => Some(Reads::Answered { at, ms }),
+        (None, Some(at)) => {
+            let began = v.etcd.no_read_since.map(|t| v.by_our_clock(t).after(OVERLAP));
+            Some(Reads::Failed { refuted_from: began.unwrap_or(at) })
+        }
+        (None, None) => None,
+    }
+}
+
+/// What is said of `member`, a report at a time.
+pub(super) fn by_report<'v, 's, 'a>(
+    joined: &'v Joined<'a>,
+    said: &'s [Said<'a>],
+) -> impl Iterator<Item = (&'v View<'a>, &'s [Said<'a>])> {
+    let reports = said.chunk_by(|(a, _), (b, _)| a == b);
+    reports.filter_map(|report| Some((&joined.group[report.first()?.0], report)))
+}
+
+/// When the member answered in this report, by our clock. Its own node looks at it all the time, others now and then.
+fn answered_at(v: &View<'_>, report: &[Said<'_>], member: &Member) -> Option<Timestamp> {
+    let told = report.iter().filter(|(_, e)| e.status.value().is_some()).map(|(_, e)| e.status.at()).max()?;
+    Some(if v.local_id == member.id { v.at } else { v.by_our_clock(told).min(v.at) })
 }
 
 /// The newest answer of `member` in any report; of answers of one age that of its own node.
-pub(super) fn answer<'a, 'v>(
-    group: &'v [View<'a>],
-    member: &'a Member,
-) -> Option<(&'v View<'a>, &'a EndpointStatus)> {
-    let answers = group.iter().filter_map(|v| {
-        let status = view::endpoints_of(v.etcd, member).find_map(|e| e.status.value())?;
-        Some((v, status))
+pub(super) fn answer<'v>(
+    joined: &'v Joined<'_>,
+    member: &Member,
+) -> Option<(&'v View<'v>, &'v EndpointStatus)> {
+    let said = joined.said_of(member);
+    let answers = by_report(joined, &said).filter_map(|(v, report)| {
+        let at = answered_at(v, report, member)?;
+        let status = report.iter().find_map(|(_, e)| e.status.value())?;
+        Some(((at, v.local_id == member.id), report.first()?.0, status))
     });
-    answers.max_by_key(|(v, _)| (v.at, v.local_id == member.id))
+    answers.max_by_key(|(rank, ..)| *rank).map(|(_, place, status)| (&joined.group[place], status))
 }
 
-/// Since when the node behind `v` has not reached `member`; `None` when it reached it or did not ask.
-pub(super) fn lost_since(v: &View<'_>, member: &Member) -> Option<Timestamp> {
+/// Since when the node behind `v` has not reached the member of `report`; `None` when it reached it or did not ask.
+pub(super) fn lost_in(v: &View<'_>, report: &[Said<'_>]) -> Option<Timestamp> {
     let mut onset: Option<Timestamp> = None;
-    let mut asked = false;
-    for e in view::endpoints_of(v.etcd, member) {
+    for (_, e) in report {
         match &e.status {
             Fact::Unknown { cause, .. } if view::is_down(cause) => {}
             Fact::Absent { .. } => {}
             _ => return None,
         }
-        asked = true;
         let since = e.down_since.map_or(v.at, |t| v.by_our_clock(t));
         onset = Some(onset.map_or(since, |o| o.min(since)));
     }
-    onset.filter(|_| asked)
+    onset
+}
+
+/// Who has not reached `member`, by the place of the report, and since when.
+pub(super) fn losses(joined: &Joined<'_>, member: &Member) -> Vec<(usize, Timestamp)> {
+    let said = joined.said_of(member);
+    let lost =
+        by_report(joined, &said).filter_map(|(v, report)| Some((report.first()?.0, lost_in(v, report)?)));
+    lost.collect()
 }
 
 /// A member whose own node gets no linearizable read, from it or from anybody, is in no working quorum, whatever leader it
@@ -118,54 +208,62 @@ fn cannot_read(v: &View<'_>, member: &Member) -> Option<String> {
     }
 }
 
-pub(super) fn health(
-    group: &[View<'_>],
-    list: &MemberList,
-    member: &Member,
-    now: Timestamp,
-) -> (Health, String) {
+/// What all reports together say of `member`.
+pub(super) fn health(joined: &Joined<'_>, list: &MemberList, member: &Member) -> Seen {
+    let now = joined.now;
+    let said = joined.said_of(member);
     // The newest reading that the member itself answered, and the newest loss of it.
-    let mut answered: Option<(Timestamp, &View<'_>, Health, String)> = None;
-    let mut lost: Option<(Timestamp, &View<'_>, String)> = None;
-    let mut unknown: Option<String> = None;
-    for v in group {
-        let direct = view::endpoints_of(v.etcd, member).any(|e| e.status.value().is_some());
+    let mut answered: Option<(Timestamp, &View<'_>, Seen)> = None;
+    let mut lost: Option<(Timestamp, &View<'_>, Seen)> = None;
+    let mut unknown: Option<Seen> = None;
+    for (v, report) in by_report(joined, &said) {
+        let direct = answered_at(v, report, member);
         // Of readings of one age, its own node's word counts.
         let own = |v: &View<'_>| v.local_id == member.id;
-        if direct && answered.as_ref().is_some_and(|(at, w, ..)| (v.at, own(v)) <= (*at, own(w))) {
+        if let (Some(at), Some((newest, w, _))) = (direct, &answered)
+            && (at, own(v)) <= (*newest, own(w))
+        {
             continue;
         }
-        let (health, why) = view::health(v.etcd, list, member, now.after(v.ahead));
-        let (health, why) = match cannot_read(v, member) {
-            Some(cannot) if health == Health::Healthy => (Health::NoLeader, cannot),
-            _ => (health, why),
-        };
-        if direct {
-            answered = Some((v.at, v, health, why));
-        } else if health == Health::Down {
-            let onset = view::endpoints_of(v.etcd, member).filter_map(|e| e.down_since).min();
+        let endpoints = report.iter().map(|(_, e)| *e);
+        let mut seen = view::health(endpoints, &list.cluster_id, member, v.by_its_clock(now));
+        if seen.health == Health::Healthy
+            && let Some(cannot) = cannot_read(v, member)
+        {
+            seen = Seen::new(Health::NoLeader, cannot);
+        }
+        if let Some(at) = direct {
+            answered = Some((at, v, seen));
+        } else if seen.health == Health::Down {
+            let onset = report.iter().filter_map(|(_, e)| e.down_since).min();
             let onset = onset.map_or(v.at, |t| v.by_our_clock(t));
             if lost.as_ref().is_none_or(|(at, ..)| onset > *at) {
-                lost = Some((onset, v, why));
+                lost = Some((onset, v, seen));
             }
         } else {
-            unknown.get_or_insert(why);
+            unknown.get_or_insert(seen);
         }
     }
     match (answered, lost) {
-        (Some((at, by, Health::Healthy, _)), Some((onset, loser, _)))
-            if onset > at && now.since(onset) <= UNCONFIRMED =>
+        (Some((at, by, seen)), Some((onset, loser, _)))
+            if seen.health == Health::Healthy && onset > at && now.since(onset) <= UNCONFIRMED =>
         {
-            let why = format!(
-                "was healthy by the report of {}, but {} has not reached it for {}",
-                by.node,
-                loser.node,
-                Span(now.since(onset))
-            );
-            (Health::Unknown, why)
+            Seen::new(
+                Health::Unknown,
+                format!(
+                    "was healthy by the report of {}, but {} has not reached it for {}",
+                    by.node,
+                    loser.node,
+                    Span(now.since(onset))
+                ),
+            )
         }
-        (Some((_, _, health, why)), _) => (health, why),
-        (None, Some((_, loser, why))) => (Health::Down, format!("{why} (seen from {})", loser.node)),
-        (None, None) => (Health::Unknown, unknown.unwrap_or_else(|| "is in no report".to_owned())),
+        (Some((_, _, seen)), _) => seen,
+        (None, Some((_, loser, seen))) => {
+            Seen { why: format!("{} (seen from {})", seen.why, loser.node), ..seen }
+        }
+        (None, None) => {
+            unknown.unwrap_or_else(|| view::health(std::iter::empty(), &list.cluster_id, member, now))
+        }
     }
 }

@@ -24,12 +24,12 @@ fn joined_learner<'a>(joined: &Joined<'a>, list: &'a MemberList, member: &'a Mem
         .group
         .iter()
         .filter(|v| v.list().is_some_and(|l| l.members.iter().any(|m| m.id == member.id)))
-        .map(|v| (v, learners::seen_by(v.etcd, member, joined.now)))
+        .map(|v| (v, learners::seen_by(v.etcd, member, v.by_its_clock(joined.now))))
         .collect();
     // The newest look first.
     all.sort_by(|(a, _), (b, _)| b.at.cmp(&a.at).then(a.node.cmp(b.node)));
     let reached = all.iter().filter(|(_, l)| l.silent_for.is_none()).map(|(v, _)| v.at).max();
-    let onset = all.iter().filter_map(|(v, _)| join::lost_since(v, member)).max();
+    let onset = join::losses(joined, member).into_iter().map(|(_, since)| since).max();
     let silent_for = match (reached, onset) {
         // Somebody reached it after the last of those who lost it did.
         (Some(reached), Some(onset)) if reached >= onset => None,
@@ -61,8 +61,7 @@ fn links(joined: &Joined<'_>, list: &MemberList, member: &Member) -> Vec<String>
     [(leader, member.id.as_str()), (member.id.as_str(), leader)]
         .into_iter()
         .map(|(from, to)| {
-            let metrics =
-                joined.group.iter().find(|v| v.local_id == from).and_then(|v| v.etcd.metrics.value());
+            let metrics = joined.own_view(from).and_then(|v| v.etcd.metrics.value());
             let word = match metrics.map_or(Status::Unknown, |m| link(m, to)) {
                 Status::True => "open",
                 Status::False => "closed",

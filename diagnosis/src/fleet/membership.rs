@@ -3,12 +3,15 @@
 
 use std::time::Duration;
 
-use outrider_protocol::{ConditionType, Fact, MemberList, ReasonCode as R, Severity, Status, Timestamp};
+use outrider_protocol::{
+    ConditionType, Distribution, Fact, Member, MemberList, ReasonCode as R, Severity, Status, Timestamp,
+};
 
-use super::{Joined, NAMED, View, join, learners, topology};
+use super::{Joined, NAMED, View, learners, topology};
 use crate::finding::Finding;
-use crate::rules::etcd::quorum::Tally;
-use crate::rules::etcd::view::name_of;
+use crate::rules::etcd::peers::Compared;
+use crate::rules::etcd::quorum::{Ghost, Tally};
+use crate::rules::etcd::view::{name_of, with_id};
 use crate::rules::etcd::{membership, peers};
 use crate::wording::{Count, names};
 
@@ -24,20 +27,20 @@ pub(super) fn judge(
 ) -> Finding {
     let at = joined.at;
     let mut found: Vec<Finding> = split.into_iter().collect();
-    found.extend(topology::partition(&joined.group, list, at));
+    found.extend(topology::partition(joined, list, at));
     found.extend(peer_urls(joined, list));
     found.extend(leaders(joined, list));
     found.extend(learners::judge(joined, list));
-    found.extend(membership::ghosts(tally, at));
+    found.extend(membership::ghosts(tally, at).map(|f| with_addresses(f, joined, list, tally)));
     found.extend(membership::unstarted(list, at));
+    found.extend(membership::repeated_ids(&joined.repeated, at));
     found.extend(topology::regions(joined, list));
     found.extend(topology::failure_domain(joined, tally, at));
     membership::worst_of(found).unwrap_or_else(|| expected(joined, list)).waits(RAISE, CLEAR)
 }
 
 fn expected(joined: &Joined<'_>, list: &MemberList) -> Finding {
-    let told =
-        list.members.iter().filter(|m| join::kubernetes_node(&joined.group, m) == Status::True).count();
+    let told = list.members.iter().filter(|m| joined.kubernetes_node(m) == Status::True).count();
     let ghosts = if told == list.members.len() {
         "each has its Kubernetes node".to_owned()
     } else {
@@ -56,7 +59,7 @@ fn expected(joined: &Joined<'_>, list: &MemberList) -> Finding {
     Finding::new(TYPE, Status::True, Severity::Ok, R::EtcdMembersExpected, joined.at, message)
 }
 
-/// Nodes that belong to different clusters, the minority named (D10).
+/// Nodes that belong to different clusters, the minority named where there is one (D10).
 pub(super) fn split(joined: &Joined<'_>) -> Option<Finding> {
     let (group, others) = (&joined.group, &joined.others);
     if others.is_empty() {
@@ -64,29 +67,90 @@ pub(super) fn split(joined: &Joined<'_>) -> Option<Finding> {
     }
     let list =
         |views: &[View<'_>]| names(views.iter().map(|v| format!("{} ({})", v.node, v.cluster_id)), NAMED);
-    let known = group.iter().filter(|v| !v.cluster_id.is_empty()).count();
-    let has_majority = known > others.len();
-    let verdict = if has_majority {
-        format!("{} of {} are in the minority: {}", others.len(), known + others.len(), list(others))
-    } else {
-        format!("no cluster has more than half of the nodes: {} and {}", list(group), list(others))
-    };
-    let message = format!("The nodes belong to different etcd clusters; {verdict}.");
-    let id = group.iter().map(|v| v.cluster_id).find(|id| !id.is_empty()).unwrap_or_default();
-    let sides =
-        if has_majority { others.iter().collect() } else { group.iter().chain(others).collect::<Vec<_>>() };
-    let who = names(sides.iter().map(|v| v.node), NAMED);
-    Some(
+    let known: Vec<&View<'_>> = group.iter().filter(|v| !v.cluster_id.is_empty()).collect();
+    let found = |message: String, advice: String| {
         Finding::new(TYPE, Status::False, Severity::Error, R::EtcdClusterIdMismatch, joined.at, message)
-            .advice(membership::cluster_id_advice(&who, id)),
-    )
+            .advice(advice)
+    };
+    if known.len() > others.len() {
+        let id = known.first().map_or("", |v| v.cluster_id);
+        let message = format!(
+            "The nodes belong to different etcd clusters; {} of {} are in the minority: {}; the others are of cluster {id}.",
+            others.len(),
+            known.len() + others.len(),
+            list(others)
+        );
+        let who = names(others.iter().map(|v| v.node), NAMED);
+        return Some(found(message, membership::cluster_id_advice(&who, id)));
+    }
+    // Without a majority nobody is the one that is wrong.
+    let mut sides: Vec<(&str, Vec<&str>)> = Vec::new();
+    for v in known.into_iter().chain(others) {
+        match sides.iter_mut().find(|(id, _)| *id == v.cluster_id) {
+            Some((_, nodes)) => nodes.push(v.node),
+            None => sides.push((v.cluster_id, vec![v.node])),
+        }
+    }
+    sides.sort_unstable();
+    let all = sides.iter().map(|(id, nodes)| format!("cluster {id} has {}", names(nodes, NAMED)));
+    let message = format!(
+        "The nodes belong to different etcd clusters, and no cluster has more than half of them, so none is called \
+         the minority: {}.",
+        names(all, NAMED)
+    );
+    Some(found(
+        message,
+        format!(
+            "One side was rebuilt, restored alone or bootstrapped apart. A person finds out which of the clusters {} holds the data that \
+             counts (etcdctl endpoint status: revision; the newest objects), before anything else. Whoever is then to join that \
+             cluster needs its old member there removed and its own data folder empty; Outrider does neither.",
+            names(sides.iter().map(|(id, _)| id), NAMED)
+        ),
+    ))
 }
 
-/// Recorded peer URLs against what each node's own configuration expects, and what is wrong in the list itself.
+/// Recorded peer URLs against what each node's own configuration expects, else against the node's address, and what is
+/// wrong in the list itself.
 fn peer_urls(joined: &Joined<'_>, list: &MemberList) -> Vec<Finding> {
-    let mut found = peers::listed(list, joined.at);
-    found.extend(joined.group.iter().filter_map(|v| peers::local(v.etcd, list, joined.at)));
+    let lives = |m: &Member| joined.said_of(m).iter().any(|(_, e)| e.status.value().is_some());
+    let mut found = peers::listed(list, lives, joined.at);
+    found.extend(joined.group.iter().filter_map(|v| match peers::local(v.etcd, list, joined.at) {
+        Compared::Different(finding) => Some(*finding),
+        Compared::Same | Compared::Untold(_) => None,
+        Compared::Not => by_node(joined, v, list),
+    }));
     found
+}
+
+/// The member that runs on the node of `v` against the address that its agent told. Only where the distribution is known
+/// to give the member that address.
+fn by_node(joined: &Joined<'_>, v: &View<'_>, list: &MemberList) -> Option<Finding> {
+    if !matches!(v.etcd.distribution, Distribution::Rke2 | Distribution::K3s) || v.local_id.is_empty() {
+        return None;
+    }
+    let addresses = &joined.node(v.node)?.network?.addresses;
+    let member = list.members.iter().find(|m| m.id == v.local_id)?;
+    peers::by_node(member, v.node, addresses, v.lives(), joined.at)
+}
+
+/// The finding about ghosts, and where a ghost of a node that was built anew was to be found against where the node is.
+fn with_addresses(
+    mut finding: Finding,
+    joined: &Joined<'_>,
+    list: &MemberList,
+    tally: &Tally<'_>,
+) -> Finding {
+    let told = tally.voters.iter().filter_map(|v| {
+        let Some(Ghost::Rebuilt { node, .. }) = &v.ghost else { return None };
+        let addresses = &joined.node(node)?.network?.addresses;
+        let member = list.members.iter().find(|m| m.id == v.id)?;
+        Some(format!("{} is {}", with_id(member), peers::against_node(member, addresses)?))
+    });
+    let told: Vec<String> = told.take(NAMED).collect();
+    if !told.is_empty() {
+        finding.message.push_str(&format!(" {}.", told.join("; ")));
+    }
+    finding
 }
 
 /// What one look shows of leaders: each with the members that follow it and their term.

@@ -14,172 +14,28 @@ mod learners;
 mod membership;
 mod neighbours;
 mod picture;
+mod reports;
 mod snapshots;
 mod topology;
 mod trim;
 mod versions;
 
-use std::borrow::Cow;
 use std::time::Duration;
 
-use outrider_protocol::{
-    Check, ConditionType, EtcdFacts, Fact, MemberList, NodeNetwork, NotApplicable, ReasonCode as R, Severity,
-    Status, Timestamp,
-};
+use outrider_protocol::{Check, ConditionType, NotApplicable, ReasonCode as R, Severity, Status, Timestamp};
 
 pub use picture::picture;
+use reports::{Joined, View};
+pub use reports::{Member, Received};
 pub use trim::trim;
 
 use crate::finding::{Finding, Judgement};
-use crate::rules::etcd::quorum::{self, Tally};
+use crate::rules::etcd::quorum;
 use crate::wording::{Count, names};
 
-/// A reading this old is stale even from a node that is heard: whole states are sent again more often than that.
-const STALE_AFTER: Duration = Duration::from_secs(3600);
 const NAMED: usize = 7;
-
-/// One node of a cluster, as the coordinator knows it.
-#[derive(Clone, Copy, Debug)]
-pub struct Member<'a> {
-    /// Name of the node.
-    pub name: &'a str,
-    /// Whether it is heard: `True` while it reports in time.
-    pub ready: Status,
-    /// Zone; empty when unknown.
-    pub zone: &'a str,
-    /// Region; empty when unknown.
-    pub region: &'a str,
-    /// Its last report's view of etcd; `None` for a node that has none.
-    pub etcd: Option<&'a Fact<EtcdFacts>>,
-    /// Its last report of where it stands on the network and whom it reaches; `None` for a node without Kubernetes.
-    pub network: Option<&'a NodeNetwork>,
-}
-
-/// One report that counts.
-pub(crate) struct View<'a> {
-    node: &'a str,
-    etcd: &'a EtcdFacts,
-    /// When it was read, and no later than now.
-    at: Timestamp,
-    /// How far its clock is ahead of ours at least; its other times are read with this taken off.
-    ahead: Duration,
-    /// Member on this node; empty when it could not be told.
-    local_id: &'a str,
-    /// Cluster id; empty when it could not be told.
-    cluster_id: &'a str,
-}
-
-impl<'a> View<'a> {
-    fn of(node: &'a str, etcd: &'a EtcdFacts, read: Timestamp, now: Timestamp) -> Self {
-        let local = || etcd.endpoints.iter().filter(|e| e.local);
-        let status = local().find_map(|e| e.status.value());
-        let matched = local().map(|e| e.member_id.as_str()).find(|id| !id.is_empty());
-        Self {
-            node,
-            etcd,
-            at: read.min(now),
-            ahead: read.since(now),
-            local_id: status.map(|s| s.member_id.as_str()).or(matched).unwrap_or_default(),
-            // The local member's own word first: a list asked from elsewhere may be another cluster's.
-            cluster_id: status
-                .map(|s| s.cluster_id.as_str())
-                .or(etcd.members.value().map(|l| l.cluster_id.as_str()))
-                .unwrap_or_default(),
-        }
-    }
-
-    fn list(&self) -> Option<&'a MemberList> {
-        self.etcd.members.value().filter(|l| self.cluster_id.is_empty() || l.cluster_id == self.cluster_id)
-    }
-
-    /// A time that this report tells, by our clock as far as it can be told: one clock that is ahead must not make a loss
-    /// newer than every answer.
-    fn by_our_clock(&self, told: Timestamp) -> Timestamp {
-        told.before(self.ahead)
-    }
-
-    /// Whether the member on this node answered its own agent.
-    fn lives(&self) -> bool {
-        self.etcd.endpoints.iter().any(|e| e.local && e.status.value().is_some())
-    }
-}
-
-/// A node with etcd whose report does not count.
-struct Quiet<'a> {
-    node: &'a str,
-    why: Cow<'a, str>,
-}
-
-/// All reports of one cluster, sorted and sorted out.
-pub(crate) struct Joined<'a> {
-    /// Every node, by name.
-    members: Vec<&'a Member<'a>>,
-    /// Reports of the cluster that most nodes belong to.
-    group: Vec<View<'a>>,
-    /// Reports of nodes that belong to other clusters.
-    others: Vec<View<'a>>,
-    quiet: Vec<Quiet<'a>>,
-    /// When the newest report was read.
-    at: Timestamp,
-    now: Timestamp,
-}
-
-impl<'a> Joined<'a> {
-    fn of(members: &'a [Member<'a>], now: Timestamp) -> Self {
-        let mut sorted: Vec<&Member<'a>> = members.iter().collect();
-        sorted.sort_by_key(|m| m.name);
-        let (mut views, mut quiet) = (Vec::with_capacity(sorted.len()), Vec::new());
-        for m in &sorted {
-            let mut not_counted = |why: Cow<'a, str>| quiet.push(Quiet { node: m.name, why });
-            match m.etcd {
-                None | Some(Fact::NotApplicable { .. } | Fact::Absent { .. }) => {}
-                Some(_) if m.ready != Status::True => not_counted("silent".into()),
-                Some(Fact::Known { value, at, .. }) if now.since(*at) <= STALE_AFTER => {
-                    views.push(View::of(m.name, value, *at, now));
-                }
-                Some(Fact::Known { .. }) => not_counted("stale".into()),
-                Some(Fact::Unknown { cause, .. }) => not_counted(Cow::Borrowed(cause.as_str())),
-            }
-        }
-        let at = views.iter().map(|v| v.at).max().unwrap_or(now);
-        let (group, others) = by_cluster(views);
-        Self { members: sorted, group, others, quiet, at, now }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.group.is_empty() && self.others.is_empty() && self.quiet.is_empty()
-    }
-
-    /// The node of this name.
-    fn node(&self, name: &str) -> Option<&'a Member<'a>> {
-        self.members.binary_search_by(|m| m.name.cmp(name)).ok().map(|i| self.members[i])
-    }
-
-    /// The newest list that a quorum vouched for, else the newest of any.
-    fn list(&self) -> Option<&'a MemberList> {
-        let lists = self.group.iter().filter_map(|v| v.list().map(|l| (l.linearizable, v.at, l)));
-        lists
-            .filter(|(_, _, l)| !l.members.is_empty())
-            .max_by_key(|(vouched, at, _)| (*vouched, *at))
-            .map(|(_, _, l)| l)
-    }
-
-    fn tally(&self, list: &'a MemberList) -> Tally<'a> {
-        let mut tally = join::tally(&self.group, list, self.now);
-        tally.seen_from = self.seen_from();
-        tally.snapshot = snapshots::newest(self).map(|newest| newest.words());
-        tally
-    }
-
-    fn seen_from(&self) -> String {
-        let mut out = format!("; by the reports of {}", names(self.group.iter().map(|v| v.node), NAMED));
-        if !self.quiet.is_empty() {
-            out.push_str("; no report counts of ");
-            out.push_str(&names(self.quiet.iter().map(|q| format!("{} ({})", q.node, q.why)), NAMED));
-        }
-        out
-    }
-}
+/// A voter less is shown without alarm as soon as it has held for so long; as grave as it is once it has lasted.
+const REDUCED_SHOWN: Duration = Duration::from_secs(3);
 
 /// The conditions over the whole cluster `cluster`, whose name is their subject: `EtcdQuorum`, `EtcdMembership`,
 /// `EtcdVersions`, `NodePortsReachable` and, where anybody looks for them, `EtcdSnapshots`.
@@ -229,9 +85,11 @@ fn no_views(joined: &Joined<'_>) -> Vec<Finding> {
 fn judge_views(joined: &Joined<'_>) -> Vec<Finding> {
     let mut findings = Vec::with_capacity(4);
     let split = membership::split(joined);
-    if let Some(list) = joined.list() {
+    if let Some(list) = joined.list.as_deref() {
         let tally = joined.tally(list);
-        findings.push(quorum::judge(&tally, joined.at));
+        let quorum = quorum::judge(&tally, joined.at);
+        let is_reduced = matches!(quorum.reason, R::EtcdToleranceReduced | R::EtcdNoTolerance);
+        findings.push(if is_reduced { quorum.early(REDUCED_SHOWN, Severity::Info) } else { quorum });
         findings.push(membership::judge(joined, list, &tally, split));
         findings.push(versions::judge(joined, list));
     } else {
@@ -247,18 +105,4 @@ fn judge_views(joined: &Joined<'_>) -> Vec<Finding> {
     }
     findings.extend(snapshots::judge(joined));
     findings
-}
-
-/// The reports of the cluster that most nodes belong to, and those of others. A report without an id goes with the
-/// majority; of groups of one size the one whose id sorts first, so that the answer does not change from turn to turn.
-fn by_cluster(views: Vec<View<'_>>) -> (Vec<View<'_>>, Vec<View<'_>>) {
-    let mut ids: Vec<(&str, usize)> = Vec::new();
-    for v in views.iter().filter(|v| !v.cluster_id.is_empty()) {
-        match ids.iter_mut().find(|(id, _)| *id == v.cluster_id) {
-            Some((_, n)) => *n += 1,
-            None => ids.push((v.cluster_id, 1)),
-        }
-    }
-    let main = ids.iter().max_by(|a, b| a.1.cmp(&b.1).then(b.0.cmp(a.0))).map_or("", |(id, _)| *id);
-    views.into_iter().partition(|v| v.cluster_id.is_empty() || v.cluster_id == main)
 }

@@ -1,14 +1,20 @@
 //! The verdict as data: numbers, a row a member, and who sees whom.
 
+use std::collections::HashMap;
+
 use outrider_protocol::{
-    ClusterEtcd, ClusterMember, Fact, MatrixCell, MatrixRow, Member as EtcdMember, MemberHealth, MemberList,
-    MemberRole, MemberStatus, Status, Timestamp, UnheardNode,
+    AlarmFacts, ClusterEtcd, ClusterMember, Fact, MatrixCell, MatrixRow, Member as EtcdMember, MemberHealth,
+    MemberList, MemberRole, MemberStatus, Status, Timestamp, UnheardNode,
 };
 
+use super::reports::Said;
 use super::{Joined, Member, View, join, snapshots, topology};
 use crate::rules::etcd::links::link;
-use crate::rules::etcd::quorum::{Health, Tally, quorum_of, tolerated};
-use crate::rules::etcd::view::{display_name, endpoints_of, is_down, name_of};
+use crate::rules::etcd::quorum::{Health, Tally, Voter, quorum_of, tolerated};
+use crate::rules::etcd::view::{display_name, is_down, name_of};
+
+/// More members than any sound cluster has.
+const MATRIX_ROWS: usize = 64;
 
 /// The etcd of a cluster by the reports of `members` at `now`; `None` when no node has one.
 pub fn picture(members: &[Member<'_>], now: Timestamp) -> Option<ClusterEtcd> {
@@ -16,7 +22,7 @@ pub fn picture(members: &[Member<'_>], now: Timestamp) -> Option<ClusterEtcd> {
     if joined.is_empty() {
         return None;
     }
-    let list = joined.list();
+    let list = joined.list.as_deref();
     let tally = list.map(|l| joined.tally(l));
     let mut shown: Vec<&EtcdMember> = list.map(|l| l.members.iter().collect()).unwrap_or_default();
     shown.sort_by_key(|m| (display_name(m), m.id.as_str()));
@@ -34,10 +40,10 @@ pub fn picture(members: &[Member<'_>], now: Timestamp) -> Option<ClusterEtcd> {
         tolerated_without_ghosts: tally.as_ref().and_then(without_ghosts).map(number),
         learners: number(tally.as_ref().map_or(0, |t| t.learners)),
         members: match (list, &tally) {
-            (Some(list), Some(tally)) => shown.iter().map(|m| row(&joined, list, tally, m)).collect(),
+            (Some(list), Some(tally)) => rows(&joined, list, tally, &shown),
             _ => Vec::new(),
         },
-        matrix: joined.group.iter().map(|v| matrix_row(v, &shown)).collect(),
+        matrix: matrix(&joined, &shown),
         unheard: unheard(&joined),
         newest_snapshot: snapshots::as_data(&joined),
     })
@@ -48,7 +54,7 @@ fn number(n: usize) -> u32 {
 }
 
 fn without_ghosts(tally: &Tally<'_>) -> Option<usize> {
-    let ghosts = tally.voters.iter().filter(|v| v.ghost);
+    let ghosts = tally.voters.iter().filter(|v| v.ghost.is_some());
     let (ghosts, of_them) =
         ghosts.fold((0, 0), |(n, h), v| (n + 1, h + usize::from(v.health == Health::Healthy)));
     let left = tally.voters.len() - ghosts;
@@ -63,24 +69,40 @@ fn unheard(joined: &Joined<'_>) -> Vec<UnheardNode> {
     all
 }
 
-fn row(joined: &Joined<'_>, list: &MemberList, tally: &Tally<'_>, member: &EtcdMember) -> ClusterMember {
-    let (health, why) = match tally.voters.iter().find(|v| v.id == member.id) {
-        Some(voter) => (voter.health, voter.why.clone()),
-        None => join::health(&joined.group, list, member, joined.now),
+fn rows(
+    joined: &Joined<'_>,
+    list: &MemberList,
+    tally: &Tally<'_>,
+    shown: &[&EtcdMember],
+) -> Vec<ClusterMember> {
+    let voters: HashMap<&str, &Voter<'_>> = tally.voters.iter().map(|v| (v.id, v)).collect();
+    let newest = joined.group.iter().max_by_key(|v| (v.etcd.alarms.value().is_some(), v.at));
+    let alarms = newest.and_then(|v| v.etcd.alarms.value()).map_or(&[][..], Vec::as_slice);
+    let row = |member: &&EtcdMember| match voters.get(member.id.as_str()) {
+        Some(voter) => row(joined, list, (voter.health, voter.why.clone()), alarms, member),
+        None => {
+            let seen = join::health(joined, list, member);
+            row(joined, list, (seen.health, seen.why), alarms, member)
+        }
     };
+    shown.iter().map(row).collect()
+}
+
+fn row(
+    joined: &Joined<'_>,
+    list: &MemberList,
+    (health, why): (Health, String),
+    alarms: &[AlarmFacts],
+    member: &EtcdMember,
+) -> ClusterMember {
     let name = display_name(member);
     let node = topology::node_of(joined, &member.id, name);
-    let answer = join::answer(&joined.group, member);
+    let answer = join::answer(joined, member);
     let down = matches!(health, Health::Down | Health::Unknown);
-    let alarms = joined.group.iter().max_by_key(|v| (v.etcd.alarms.value().is_some(), v.at));
-    let mut alarms: Vec<String> = alarms
-        .and_then(|v| v.etcd.alarms.value())
-        .into_iter()
-        .flatten()
-        .filter(|a| a.member_id == member.id)
-        .map(|a| a.kind.clone())
-        .collect();
+    let mut alarms: Vec<String> =
+        alarms.iter().filter(|a| a.member_id == member.id).map(|a| a.kind.clone()).collect();
     alarms.sort();
+    let lost = || join::losses(joined, member).into_iter().map(|(_, since)| since).max();
     ClusterMember {
         id: member.id.clone(),
         name: name.to_owned(),
@@ -95,8 +117,8 @@ fn row(joined: &Joined<'_>, list: &MemberList, tally: &Tally<'_>, member: &EtcdM
             Health::Unknown => MemberHealth::Unknown,
         },
         why,
-        down_since: joined.group.iter().filter_map(|v| join::lost_since(v, member)).max().filter(|_| down),
-        kubernetes_node: join::kubernetes_node(&joined.group, member),
+        down_since: if down { lost() } else { None },
+        kubernetes_node: joined.kubernetes_node(member),
         peer_urls: member.peer_urls.clone(),
         alarms,
         status: answer.map(|(v, status)| MemberStatus {
@@ -121,17 +143,28 @@ fn front(v: &View<'_>) -> u64 {
     v.etcd.endpoints.iter().filter_map(|e| e.status.value()).map(|s| s.raft_index).max().unwrap_or(0)
 }
 
-fn matrix_row(v: &View<'_>, members: &[&EtcdMember]) -> MatrixRow {
-    MatrixRow {
+/// A row a report, a cell a member. Of very many reports the first: a picture that nobody can look at tells nothing.
+fn matrix(joined: &Joined<'_>, members: &[&EtcdMember]) -> Vec<MatrixRow> {
+    let row = |v: &View<'_>| MatrixRow {
         node: v.node.to_owned(),
         at: v.at,
-        cells: members.iter().map(|member| cell(v, member)).collect(),
+        cells: Vec::with_capacity(members.len()),
+    };
+    let mut rows: Vec<MatrixRow> = joined.group.iter().take(MATRIX_ROWS).map(row).collect();
+    for member in members {
+        let said = joined.said_of(member);
+        let mut said = said.chunk_by(|(a, _), (b, _)| a == b).peekable();
+        for (place, row) in rows.iter_mut().enumerate() {
+            let report = said.next_if(|report| report[0].0 == place).unwrap_or_default();
+            row.cells.push(cell(&joined.group[place], report, member));
+        }
     }
+    rows
 }
 
-fn cell(v: &View<'_>, member: &EtcdMember) -> MatrixCell {
+fn cell(v: &View<'_>, report: &[Said<'_>], member: &EtcdMember) -> MatrixCell {
     let (mut reached, mut cause) = (Status::Unknown, String::new());
-    for e in endpoints_of(v.etcd, member) {
+    for (_, e) in report {
         match &e.status {
             Fact::Known { .. } => {
                 (reached, cause) = (Status::True, String::new());
@@ -152,6 +185,6 @@ fn cell(v: &View<'_>, member: &EtcdMember) -> MatrixCell {
         Some(metrics) if !own => link(metrics, &member.id),
         _ => Status::Unknown,
     };
-    let since = join::lost_since(v, member).filter(|_| reached == Status::False);
+    let since = if reached == Status::False { join::lost_in(v, report) } else { None };
     MatrixCell { member_id: member.id.clone(), reached, peer, own, since, cause }
 }

@@ -27,8 +27,11 @@ fn told<'v, 'a>(joined: &'v Joined<'a>) -> impl Iterator<Item = (&'v View<'a>, &
 }
 
 pub(super) fn newest<'a>(joined: &Joined<'a>) -> Option<Newest<'a>> {
-    let all = told(joined)
-        .filter_map(|(v, s)| Some(Newest { node: v.node, snapshots: s, at: s.newest.as_ref()?.at }));
+    // By our clock, for a machine dates its files by its own: what is still to come then was dated by a clock before this.
+    let all = told(joined).filter_map(|(v, s)| {
+        let at = s.newest.as_ref()?.at;
+        Some(Newest { node: v.node, snapshots: s, at: v.dated(at) })
+    });
     all.max_by_key(|n| n.at)
 }
 

@@ -1,11 +1,15 @@
 //! Who sees whom, which zone holds how many voters, and whether all lie in one region.
 
-use outrider_protocol::{ConditionType, MemberList, ReasonCode as R, Severity, Status, Timestamp};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::{Joined, Member, View, join};
+use outrider_protocol::{
+    ConditionType, Member as EtcdMember, MemberList, ReasonCode as R, Severity, Status, Timestamp,
+};
+
+use super::{Joined, Member, join};
 use crate::finding::Finding;
 use crate::rules::etcd::membership::is_of_node;
-use crate::rules::etcd::quorum::{Tally, quorum_of};
+use crate::rules::etcd::quorum::{Tally, Voter, quorum_of};
 use crate::wording::{Count, names};
 
 const TYPE: ConditionType = ConditionType::EtcdMembership;
@@ -15,79 +19,108 @@ const NAMED: usize = 7;
 ///
 /// Two members count as connected when either reached the other, or when neither really tried: only a silence that was
 /// met on every way between two groups splits them.
-pub(super) fn partition(group: &[View<'_>], list: &MemberList, at: Timestamp) -> Option<Finding> {
-    let living: Vec<&View<'_>> = group
-        .iter()
-        .filter(|v| v.lives())
-        .filter(|v| list.members.iter().any(|m| m.id == v.local_id))
-        .collect();
-    let mut part: Vec<usize> = (0..living.len()).collect();
-    for i in 0..living.len() {
-        for j in 0..i {
-            if part[i] != part[j] && !(lost(living[i], living[j], list) && lost(living[j], living[i], list)) {
-                let (from, to) = (part[i], part[j]);
-                part.iter_mut().filter(|p| **p == from).for_each(|p| *p = to);
-            }
+pub(super) fn partition(joined: &Joined<'_>, list: &MemberList, at: Timestamp) -> Option<Finding> {
+    let mut place_of: HashMap<usize, usize> = HashMap::new();
+    let mut living: Vec<(&str, &EtcdMember)> = Vec::new();
+    let by_id: HashMap<&str, &EtcdMember> = list.members.iter().map(|m| (m.id.as_str(), m)).collect();
+    for (i, v) in joined.group.iter().enumerate().filter(|(_, v)| v.lives()) {
+        if let Some(member) = by_id.get(v.local_id) {
+            place_of.insert(i, living.len());
+            living.push((v.node, member));
         }
     }
-    let mut roots = part.clone();
-    roots.sort_unstable();
-    roots.dedup();
-    if roots.len() < 2 {
+    // Pairs of which the first has lost the second.
+    let mut lost: HashSet<(usize, usize)> = HashSet::new();
+    for (to, (_, member)) in living.iter().enumerate() {
+        let from = join::losses(joined, member).into_iter().filter_map(|(place, _)| place_of.get(&place));
+        lost.extend(from.map(|from| (*from, to)));
+    }
+    let part = parts(living.len(), |a, b| lost.contains(&(a, b)) && lost.contains(&(b, a)), &lost);
+    if part.len() < 2 {
         return None;
     }
-    let sides: Vec<String> = roots
-        .iter()
-        .map(|root| names(living.iter().zip(&part).filter(|(_, p)| *p == root).map(|(v, _)| v.node), NAMED))
-        .collect();
+    let sides: Vec<String> =
+        part.iter().map(|side| names(side.iter().map(|i| living[*i].0), NAMED)).collect();
     let message = format!(
         "{} living members fall into {} groups that do not reach each other: {}.",
         living.len(),
-        roots.len(),
+        sides.len(),
         sides.join(" | ")
     );
     let voters = list.members.iter().filter(|m| !m.is_learner).count();
+    let quorum = quorum_of(voters);
+    let goes_on =
+        part.iter().position(|side| side.iter().filter(|i| !living[**i].1.is_learner).count() >= quorum);
+    let who = match goes_on {
+        Some(side) => format!(
+            "{} goes on with a quorum of {quorum} of {voters} voters, the rest catches up by itself",
+            sides[side]
+        ),
+        None => format!(
+            "No side is known to have the {quorum} of {voters} voters that a quorum needs, see EtcdQuorum"
+        ),
+    };
     Some(Finding::new(TYPE, Status::False, Severity::Error, R::EtcdPartitioned, at, message).advice(format!(
-        "This is the network, not etcd: check ports 2379 and 2380 between {}, both ways. The side with {} of {voters} voters \
-         goes on, the other catches up by itself. Do not reset the cluster and do not remove members.",
+        "This is the network, not etcd: check ports 2379 and 2380 between {}, both ways. {who}. Do not reset the cluster \
+         and do not remove members.",
         sides.join(" and "),
-        quorum_of(voters)
     )))
 }
 
-/// Whether `from` tried to reach the member of `to` and met silence on every way.
-fn lost(from: &View<'_>, to: &View<'_>, list: &MemberList) -> bool {
-    let member = list.members.iter().find(|m| m.id == to.local_id);
-    member.is_some_and(|m| join::lost_since(from, m).is_some())
+/// The parts into which `n` fall when two are apart as `apart` says, which can be so only of pairs in `lost`: few, so that
+/// each is looked at once and not every pair.
+fn parts(n: usize, apart: impl Fn(usize, usize) -> bool, lost: &HashSet<(usize, usize)>) -> Vec<Vec<usize>> {
+    let mut away: Vec<HashSet<usize>> = vec![HashSet::new(); n];
+    for &(a, b) in lost.iter().filter(|(a, b)| apart(*a, *b)) {
+        away[a].insert(b);
+    }
+    let mut unvisited: Vec<usize> = (0..n).collect();
+    let mut parts = Vec::new();
+    while let Some(&first) = unvisited.first() {
+        unvisited.remove(0);
+        let (mut part, mut todo) = (vec![first], vec![first]);
+        while let Some(at) = todo.pop() {
+            let (near, far): (Vec<usize>, Vec<usize>) = unvisited.iter().partition(|i| !away[at].contains(i));
+            todo.extend(&near);
+            part.extend(near);
+            unvisited = far;
+        }
+        part.sort_unstable();
+        parts.push(part);
+    }
+    parts
 }
 
-/// The node on which the member runs: by the report of its own agent, else by its name.
+/// The node on which the member runs: by the report of its own agent, else by its name, unless that node tells that it
+/// runs another.
 pub(super) fn node_of<'a>(joined: &Joined<'a>, id: &str, name: &str) -> Option<&'a Member<'a>> {
-    match joined.group.iter().find(|v| v.local_id == id) {
+    match joined.own_view(id) {
         Some(view) => joined.node(view.node),
-        None => joined.members.iter().find(|m| is_of_node(name, m.name)).copied(),
+        None => {
+            let node = joined.members.iter().find(|m| is_of_node(name, m.name)).copied()?;
+            let runs = joined.view_of(node.name).filter(|v| v.lives()).map_or("", |v| v.local_id);
+            (runs.is_empty() || runs == id).then_some(node)
+        }
     }
 }
 
 /// A zone whose loss takes the quorum with it, when the zone of every voter is known.
 pub(super) fn failure_domain(joined: &Joined<'_>, tally: &Tally<'_>, at: Timestamp) -> Option<Finding> {
-    let voters = tally.voters.len();
+    // A ghost lies nowhere: what is judged is where the others lie, once it is removed.
+    let placed: Vec<&Voter<'_>> = tally.voters.iter().filter(|v| v.ghost.is_none()).collect();
+    let voters = placed.len();
     if voters < 3 {
         return None;
     }
-    let mut zones: Vec<((&str, &str), Vec<&str>)> = Vec::new();
-    for voter in &tally.voters {
-        let node = node_of(joined, voter.id, voter.name)?;
+    let mut zones: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+    for voter in &placed {
+        let node = node_of(joined, voter.id, &voter.name)?;
         if node.zone.is_empty() {
             return None;
         }
-        let zone = (node.region, node.zone);
-        match zones.iter_mut().find(|(z, _)| *z == zone) {
-            Some((_, held)) => held.push(voter.name),
-            None => zones.push((zone, vec![voter.name])),
-        }
+        zones.entry((node.region, node.zone)).or_default().push(&voter.name);
     }
-    let ((_, zone), held) = zones.iter().max_by(|a, b| a.1.len().cmp(&b.1.len()).then(b.0.cmp(&a.0)))?;
+    let ((_, zone), held) = zones.iter().max_by(|a, b| a.1.len().cmp(&b.1.len()).then(b.0.cmp(a.0)))?;
     let left = voters - held.len();
     if left >= quorum_of(voters) {
         return None;

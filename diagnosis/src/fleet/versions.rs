@@ -18,30 +18,40 @@ const TYPE: ConditionType = ConditionType::EtcdVersions;
 /// An upgrade of all servers, one after the other.
 const UPGRADE: Duration = Duration::from_secs(3600);
 
-/// Major, minor and patch; a suffix such as `-rc.0` or `+k3s1` says nothing of compatibility.
+/// Major, minor and patch; a suffix such as `-rc.0` or `+k3s1` says nothing of compatibility. What is not three numbers is
+/// no version: a part that cannot be read must not be shown as 0.
 fn parse(version: &str) -> Option<(u32, u32, u32)> {
-    let core = version.trim().trim_start_matches('v').split(['-', '+']).next()?;
-    let mut parts = core.split('.').map(str::parse::<u32>);
-    let (major, minor) = (parts.next()?.ok()?, parts.next()?.ok()?);
-    Some((major, minor, parts.next().and_then(Result::ok).unwrap_or(0)))
+    let version = version.trim();
+    let core = version.strip_prefix('v').unwrap_or(version).split(['-', '+']).next()?;
+    let mut parts = core.split('.').map(|part| part.parse::<u32>().ok());
+    let version = (parts.next()??, parts.next()??, parts.next()??);
+    parts.next().is_none().then_some(version)
 }
 
 pub(super) fn judge(joined: &Joined<'_>, list: &MemberList) -> Finding {
     let mut by_version: BTreeMap<(u32, u32, u32), Vec<&str>> = BTreeMap::new();
+    let mut unreadable: Vec<String> = Vec::new();
     for member in &list.members {
-        let version = join::answer(&joined.group, member).and_then(|(_, s)| parse(&s.version));
-        if let Some(version) = version {
-            by_version.entry(version).or_default().push(display_name(member));
+        let Some((_, status)) = join::answer(joined, member) else { continue };
+        match parse(&status.version) {
+            Some(version) => by_version.entry(version).or_default().push(display_name(member)),
+            None => unreadable.push(format!("{:?} of {}", status.version, display_name(member))),
         }
     }
+    let unreadable = match names(&unreadable, NAMED) {
+        all if all.is_empty() => String::new(),
+        all => format!("; not to be read as a version: {all}"),
+    };
     let told: usize = by_version.values().map(Vec::len).sum();
     let at = joined.at;
-    let of = format!("{told} of {}", Count(list.members.len(), "member"));
+    let of = format!("{told} of {}{unreadable}", Count(list.members.len(), "member"));
     let (Some((lowest, behind)), Some((highest, _))) =
         (by_version.first_key_value(), by_version.last_key_value())
     else {
-        let message =
-            format!("No version is known: none of {} told it.", Count(list.members.len(), "member"));
+        let message = format!(
+            "No version is known: none of {} told one{unreadable}.",
+            Count(list.members.len(), "member")
+        );
         return Finding::unknown(TYPE, &UnknownCause::Unavailable, Severity::Info, at, message);
     };
     let word = |(major, minor, patch): &(u32, u32, u32)| format!("{major}.{minor}.{patch}");
@@ -60,7 +70,10 @@ pub(super) fn judge(joined: &Joined<'_>, list: &MemberList) -> Finding {
         0 | 1 => new(
             Status::True,
             Severity::Info,
-            format!("etcd runs in {} versions on {of}: {all}; fine while an upgrade is under way.", by_version.len()),
+            format!(
+                "etcd runs in {} versions: {all}; told by {of}; fine while an upgrade is under way.",
+                by_version.len()
+            ),
         )
         .escalates(UPGRADE, Severity::Warn)
         .advice(format!(
@@ -73,7 +86,7 @@ pub(super) fn judge(joined: &Joined<'_>, list: &MemberList) -> Finding {
         _ => new(
             Status::False,
             Severity::Error,
-            format!("etcd runs in versions more than one minor apart on {of}: {all}."),
+            format!("etcd runs in versions more than one minor apart: {all}; told by {of}."),
         )
         .advice(format!(
             "etcd supports one minor version at a time. Add or upgrade no further server to {}; a person brings {behind} from \

@@ -85,6 +85,27 @@ fn what_cannot_be_compared_is_unmeasured() {
 }
 
 #[test]
+fn scrapes_hours_apart_or_old_say_nothing_of_now() {
+    for (earlier, latest, word) in [
+        (3 * 3600, 0, "3 h apart, more than 30 min"),
+        (1801, 0, "30 min apart"),
+        (3 * 3600 + 300, 3 * 3600, "the last scrape is 3 h old"),
+    ] {
+        let f = disk(Some(scrape(earlier, 0, 0)), scrape(latest, 1000, 400));
+        expect(&f, Status::Unknown, Severity::Info, ReasonCode::EtcdDiskUnmeasured, &[word]);
+    }
+    // Within half an hour the span is said as it is.
+    let f = disk(Some(scrape(1740, 0, 0)), scrape(0, 1000, 400));
+    expect(&f, Status::False, Severity::Error, ReasonCode::EtcdDiskSlow, &["over the last 29 min"]);
+    // Nor are leader changes of half a day a trouble of now.
+    let mut latest = scrape(0, 1000, 0);
+    latest.leader_changes = 9.0;
+    let metrics = known(EtcdMetrics { earlier: Some(scrape(7200, 0, 0)), latest });
+    let j = judge(&etcd_node(etcd(3).with(|e| e.metrics = metrics)));
+    assert_eq!(only(&j, ConditionType::EtcdMemberHealthy).reason, ReasonCode::EtcdMemberAnswers);
+}
+
+#[test]
 fn buckets_that_only_one_scrape_has_are_left_out() {
     let mut earlier = scrape(300, 0, 0);
     earlier.wal_fsync.buckets.retain(|(b, _)| *b != 0.004 && *b != 0.008);

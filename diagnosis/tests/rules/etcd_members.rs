@@ -7,6 +7,10 @@ use crate::etcd_quorum::etcd_node;
 use crate::world::{self, Change, ago, etcd, kill, known, list_mut, orphan, status_mut, unknown};
 use crate::{expect, only};
 
+fn quorum(e: EtcdFacts) -> Finding {
+    only(&judge(&etcd_node(e)), ConditionType::EtcdQuorum)
+}
+
 fn membership(e: EtcdFacts) -> Finding {
     only(&judge(&etcd_node(e)), ConditionType::EtcdMembership)
 }
@@ -111,11 +115,11 @@ fn tc06_d_numbers_of_a_ghost_before_and_after() {
         Severity::Warn,
         ReasonCode::EtcdGhostMember,
         &[
-            "n4 (does not answer)",
+            "n4 with id 0000000000000004 (does not answer), without a Kubernetes node",
             "the cluster of 3 counts as 4",
             "quorum 3 of 4",
             "tolerates 0",
-            "after removal of the ghosts: 3 voters, quorum 2, tolerates 1",
+            "after removal of the ghost: 3 voters, quorum 2, tolerates 1",
             "Outrider does not remove",
         ],
     );
@@ -124,7 +128,7 @@ fn tc06_d_numbers_of_a_ghost_before_and_after() {
         Status::False,
         Severity::Warn,
         ReasonCode::EtcdGhostMember,
-        &["n4 (still answers)"],
+        &["n4 with id 0000000000000004 (still answers)"],
     );
 }
 
@@ -235,4 +239,103 @@ fn the_local_member() {
         ReasonCode::EtcdMemberIsLearner,
         &["Wait, it is not broken"],
     );
+}
+
+#[test]
+fn a_lagging_local_learner_is_told_one_thing_by_both_conditions() {
+    let here = |age: u64, index: u64| {
+        learner(age, |e| {
+            for (i, endpoint) in e.endpoints.iter_mut().enumerate() {
+                endpoint.local = i == 3;
+            }
+            status_mut(e, 4).raft_index = index;
+            e.endpoints[3].linearizable_read = unknown(UnknownCause::Unsupported);
+        })
+    };
+    for (age, index, waits) in [(40, 9_000, true), (3600, 9_000, false), (3600, 119_000, false)] {
+        let (own, list) = (local(here(age, index)), membership(here(age, index)));
+        assert_eq!(own.reason, ReasonCode::EtcdMemberIsLearner);
+        assert_eq!(own.advice.contains("Wait, it is not broken"), waits, "{own:#?}");
+        assert!(own.advice.contains(&list.advice), "{own:#?} {list:#?}");
+        assert_eq!(own.advice.contains("see EtcdMembership"), !waits, "{own:#?}");
+    }
+}
+
+#[test]
+fn a_member_id_that_stands_twice_counts_once() {
+    let e = etcd(3).with(|e| {
+        let again = list_mut(e).members[0].clone();
+        list_mut(e).members.push(again);
+    });
+    expect(&quorum(e.clone()), Status::True, Severity::Ok, ReasonCode::EtcdQuorumMet, &["3 voters"]);
+    let words = ["0000000000000001 2 times, as n1"];
+    expect(&membership(e), Status::Unknown, Severity::Warn, ReasonCode::InvalidAnswer, &words);
+}
+
+#[test]
+fn advice_on_quorum_and_on_members_is_one() {
+    // One of three belongs to another cluster: no "bring back", no "do not remove".
+    let f = quorum(etcd(3).with(|e| status_mut(e, 3).cluster_id = "other".into()));
+    expect(
+        &f,
+        Status::True,
+        Severity::Error,
+        ReasonCode::EtcdNoTolerance,
+        &["Of another cluster: n3; see EtcdMembership"],
+    );
+    assert!(!f.advice.contains("bring") && !f.advice.contains("remove"), "{}", f.advice);
+    // Four voters, a ghost and one more away: quorum is lost, and only the real one is to be brought back.
+    let e = etcd(4).with(|e| {
+        e.kubernetes_nodes = known(vec!["n1".into(), "n2".into(), "n3".into()]);
+        (1..=2).for_each(|n| orphan(e, n));
+        (3..=4).for_each(|n| kill(e, n, 60));
+    });
+    let f = quorum(e.clone());
+    expect(
+        &f,
+        Status::False,
+        Severity::Error,
+        ReasonCode::EtcdQuorumLost,
+        &["Bring n3 back", "Ghosts: n4; see EtcdMembership"],
+    );
+    let f = only(&judge(&etcd_node(e)), ConditionType::EtcdMembership);
+    let words = ["No quorum holds now", "first bring back n3.", "3 voters, quorum 2, tolerates 0"];
+    expect(&f, Status::False, Severity::Warn, ReasonCode::EtcdGhostMember, &words);
+}
+
+#[test]
+fn words_for_small_numbers() {
+    let f = quorum(etcd(2));
+    assert!(f.advice.contains("2 voters are no better than 1: neither may fail."), "{}", f.advice);
+    let f = quorum(etcd(1).with(|e| list_mut(e).members[0].is_learner = true));
+    assert!(f.message.contains("no voter, only 1 learner"), "{}", f.message);
+}
+
+#[test]
+fn a_member_that_the_quorum_does_not_count_is_not_healthy() {
+    for (change, reason) in [
+        (
+            (|s: &mut EndpointStatus| s.errors = vec!["disk failure".into()]) as fn(&mut EndpointStatus),
+            ReasonCode::EtcdReadFailed,
+        ),
+        (|s| s.cluster_id = "other".into(), ReasonCode::EtcdClusterIdMismatch),
+    ] {
+        let f = only(
+            &judge(&etcd_node(etcd(3).with(|e| change(status_mut(e, 1))))),
+            ConditionType::EtcdMemberHealthy,
+        );
+        assert_eq!((f.status, &f.reason), (Status::False, &reason), "{f:#?}");
+    }
+}
+
+#[test]
+fn d17_a_node_rebuilt_under_its_old_name_leaves_a_ghost() {
+    let e = etcd(4).with(|e| {
+        e.kubernetes_nodes = known(vec!["n1".into(), "n2".into(), "n3".into()]);
+        list_mut(e).members[3].name = "n3".into();
+        kill(e, 3, 600);
+    });
+    let f = only(&judge(&etcd_node(e)), ConditionType::EtcdMembership);
+    let words = ["n3 with id 0000000000000003 (does not answer)", "cluster of 3 counts as 4"];
+    expect(&f, Status::False, Severity::Warn, ReasonCode::EtcdGhostMember, &words);
 }

@@ -365,6 +365,28 @@ fn a_voter_that_never_started_counts_and_is_down() {
 }
 
 #[test]
+fn an_election_timeout_that_was_not_told_makes_nothing_certain_at_once() {
+    let lost = |distribution, ms| {
+        quorum(etcd(3).with(|e| {
+            (e.distribution, e.election_timeout_ms) = (distribution, ms);
+            orphan(e, 1);
+            (2..=3).for_each(|n| kill(e, n, 60));
+        }))
+    };
+    for (distribution, ms, seconds) in [
+        (Distribution::Rke2, 0, 5),
+        (Distribution::K3s, 0, 5),
+        (Distribution::Kubeadm, 0, 1),
+        (Distribution::Kubeadm, 3_000, 3),
+        (Distribution::Kubeadm, u32::MAX, 50),
+    ] {
+        let f = lost(distribution, ms);
+        assert_eq!(f.raise_after, std::time::Duration::from_secs(seconds), "{ms}: {f:#?}");
+        assert!(f.suspect.is_some() && !f.advice.contains(" 0 ms"), "{f:#?}");
+    }
+}
+
+#[test]
 fn a_voter_that_was_not_asked_is_unknown() {
     let e = etcd(3).with(|e| {
         e.endpoints.truncate(1);
@@ -441,72 +463,4 @@ proptest! {
         prop_assert_ne!(f.status, Status::True);
         prop_assert_ne!(f.status, Status::False);
     }
-}
-
-#[test]
-fn advice_on_quorum_and_on_members_is_one() {
-    // One of three belongs to another cluster: no "bring back", no "do not remove".
-    let f = quorum(etcd(3).with(|e| status_mut(e, 3).cluster_id = "other".into()));
-    expect(
-        &f,
-        Status::True,
-        Severity::Error,
-        ReasonCode::EtcdNoTolerance,
-        &["Of another cluster: n3; see EtcdMembership"],
-    );
-    assert!(!f.advice.contains("bring") && !f.advice.contains("remove"), "{}", f.advice);
-    // Four voters, a ghost and one more away: quorum is lost, and only the real one is to be brought back.
-    let e = etcd(4).with(|e| {
-        e.kubernetes_nodes = known(vec!["n1".into(), "n2".into(), "n3".into()]);
-        (1..=2).for_each(|n| orphan(e, n));
-        (3..=4).for_each(|n| kill(e, n, 60));
-    });
-    let f = quorum(e.clone());
-    expect(
-        &f,
-        Status::False,
-        Severity::Error,
-        ReasonCode::EtcdQuorumLost,
-        &["Bring n3 back", "node: n4; see EtcdMembership"],
-    );
-    let f = only(&judge(&etcd_node(e)), ConditionType::EtcdMembership);
-    let words = ["No quorum holds now", "first bring back n3.", "3 voters, quorum 2, tolerates 0"];
-    expect(&f, Status::False, Severity::Warn, ReasonCode::EtcdGhostMember, &words);
-}
-
-#[test]
-fn words_for_small_numbers() {
-    let f = quorum(etcd(2));
-    assert!(f.advice.contains("2 voters are no better than 1: neither may fail."), "{}", f.advice);
-    let f = quorum(etcd(1).with(|e| list_mut(e).members[0].is_learner = true));
-    assert!(f.message.contains("no voter, only 1 learner"), "{}", f.message);
-}
-
-#[test]
-fn a_member_that_the_quorum_does_not_count_is_not_healthy() {
-    for (change, reason) in [
-        (
-            (|s: &mut EndpointStatus| s.errors = vec!["disk failure".into()]) as fn(&mut EndpointStatus),
-            ReasonCode::EtcdReadFailed,
-        ),
-        (|s| s.cluster_id = "other".into(), ReasonCode::EtcdClusterIdMismatch),
-    ] {
-        let f = only(
-            &judge(&etcd_node(etcd(3).with(|e| change(status_mut(e, 1))))),
-            ConditionType::EtcdMemberHealthy,
-        );
-        assert_eq!((f.status, &f.reason), (Status::False, &reason), "{f:#?}");
-    }
-}
-
-#[test]
-fn d17_a_node_rebuilt_under_its_old_name_leaves_a_ghost() {
-    let e = etcd(4).with(|e| {
-        e.kubernetes_nodes = known(vec!["n1".into(), "n2".into(), "n3".into()]);
-        list_mut(e).members[3].name = "n3".into();
-        kill(e, 3, 600);
-    });
-    let f = only(&judge(&etcd_node(e)), ConditionType::EtcdMembership);
-    let words = ["n3 with id 0000000000000003 (does not answer)", "cluster of 3 counts as 4"];
-    expect(&f, Status::False, Severity::Warn, ReasonCode::EtcdGhostMember, &words);
 }

@@ -207,9 +207,27 @@ fn sizes_that_nobody_told_are_unknown() {
 }
 
 #[test]
-fn numbers_below_zero_are_no_numbers() {
-    let f = space(sized(-1, -1, -1, "", &[]));
-    assert_eq!(f.status, Status::True);
+fn sizes_that_no_member_can_have_never_read_as_room() {
+    for (size, in_use, quota) in
+        [(-1, -1, -1), (0, 0, 0), (0, 0, QUOTA), (i64::MIN, 50, QUOTA), (100, 50, -1)]
+    {
+        let f = space(sized(size, in_use, quota, "", &[]));
+        let words =
+            [if quota == -1 && size == 100 { "a quota of -1 bytes" } else { "told a database size of" }];
+        expect(&f, Status::Unknown, Severity::Warn, ReasonCode::InvalidAnswer, &words);
+    }
+    // One member of three is enough for doubt, and an alarm or a full file of another is worse.
+    let one =
+        |size, in_use| sized(size, in_use, QUOTA, "", &[]).with(|e| status_mut(e, 3).db_size_bytes = -7);
+    let f = space(one(100_000_000, 50_000_000));
+    let words = ["n3 told a database size of -7 bytes", "in use 50.0 MB"];
+    expect(&f, Status::Unknown, Severity::Warn, ReasonCode::InvalidAnswer, &words);
+    assert_eq!(space(one(1_900_000_000, 1_850_000_000)).reason, ReasonCode::EtcdSpaceLow);
+    let f = space(sized(-1, -1, QUOTA, "NOSPACE", &[1]));
+    expect(&f, Status::False, Severity::Error, ReasonCode::EtcdNoSpace, &["No member told its size"]);
+    // In-use bytes that are none are not reported ones.
+    let f = space(sized(100_000_000, -5, QUOTA, "", &[]));
+    expect(&f, Status::True, Severity::Ok, ReasonCode::EtcdSpaceFree, &["in-use size not reported"]);
 }
 
 #[test]
@@ -222,10 +240,19 @@ fn a_quota_that_only_one_member_told_holds_for_the_others_until_somebody_looks()
     let f = judged(4_190_000, 4_180_000);
     let words = ["n2", "99 % of the quota 4.2 MB", "taken to be that of n1", "frees only about"];
     expect(&f, Status::False, Severity::Error, ReasonCode::EtcdNoSpace, &words);
-    // Room by that quota: the alarm may be left over, but the quota of the alarmed member is to be looked up first.
+    // Room by that quota: the alarm may be left over, or the quota of the alarmed member is a smaller one.
     let f = judged(1_000_000, 900_000);
-    let words = ["set on n2", "space is back", "look up the quota of n2", "a person clears it"];
-    expect(&f, Status::False, Severity::Error, ReasonCode::EtcdAlarmLeftOver, &words);
+    let words = [
+        "set on n2",
+        "the quota of n2 is not known here, and by that of n1 there is room",
+        "First look up the quota of n2",
+    ];
+    expect(&f, Status::False, Severity::Error, ReasonCode::EtcdNoSpace, &words);
+    assert!(!f.message.contains("space is back"), "{}", f.message);
+    // The alarmed member told its own, though another did not.
+    let f =
+        space(sized(1_000_000, 900_000, 0, "NOSPACE", &[1]).with(|e| status_mut(e, 1).quota_bytes = SMALL));
+    assert_eq!(f.reason, ReasonCode::EtcdAlarmLeftOver, "{f:#?}");
     // Told by the member itself: nothing to look up.
     let f = space(sized(1_000_000, 900_000, SMALL, "NOSPACE", &[2]));
     assert!(!f.advice.contains("look up"), "{}", f.advice);
@@ -289,7 +316,7 @@ fn room_by_a_quota_that_nobody_told_is_no_room() {
     let f = space(sized(1_000_000, 900_000, 0, "NOSPACE", &[2]));
     let words = [
         "set on n2",
-        "its quota is not known here",
+        "the quota of n2 is not known here",
         "First look up the quota of n2",
         "defragments",
         "compacted",

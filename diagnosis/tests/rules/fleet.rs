@@ -7,19 +7,20 @@ use outrider_diagnosis::{Finding, Judgement, latch};
 use outrider_protocol::*;
 use proptest::prelude::*;
 
-use crate::world::{self, ago, etcd_from, kill, known, list_mut, now, orphan, status_mut, unknown};
+use crate::fleet_split::other_cluster;
+use crate::world::{self, ago, etcd_from, kill, known, list_mut, now, orphan, unknown};
 use crate::{expect, only};
 
 /// One node: its view, whether it is heard, its zone.
 #[derive(Clone)]
-struct Node {
-    name: String,
-    ready: Status,
-    zone: &'static str,
-    etcd: Option<Fact<EtcdFacts>>,
+pub(crate) struct Node {
+    pub(crate) name: String,
+    pub(crate) ready: Status,
+    pub(crate) zone: &'static str,
+    pub(crate) etcd: Option<Fact<EtcdFacts>>,
 }
 
-fn judged(nodes: &[Node]) -> Judgement {
+pub(crate) fn judged(nodes: &[Node]) -> Judgement {
     let members: Vec<Member<'_>> = nodes
         .iter()
         .map(|n| Member {
@@ -29,23 +30,24 @@ fn judged(nodes: &[Node]) -> Judgement {
             region: "r",
             etcd: n.etcd.as_ref(),
             network: None,
+            received: None,
         })
         .collect();
     judge_cluster("prod", &members, now())
 }
 
-fn quorum(nodes: &[Node]) -> Finding {
+pub(crate) fn quorum(nodes: &[Node]) -> Finding {
     only(&judged(nodes), ConditionType::EtcdQuorum)
 }
 
-fn membership(nodes: &[Node]) -> Finding {
+pub(crate) fn membership(nodes: &[Node]) -> Finding {
     only(&judged(nodes), ConditionType::EtcdMembership)
 }
 
 const ZONES: [&str; 7] = ["a", "b", "c", "a", "b", "c", "a"];
 
 /// `n` healthy servers in three zones.
-fn cluster(n: usize) -> Vec<Node> {
+pub(crate) fn cluster(n: usize) -> Vec<Node> {
     let node = |i: usize| Node {
         name: format!("n{i}"),
         ready: Status::True,
@@ -55,14 +57,14 @@ fn cluster(n: usize) -> Vec<Node> {
     (1..=n).map(node).collect()
 }
 
-fn view(node: &mut Node, change: impl FnOnce(&mut EtcdFacts)) {
+pub(crate) fn view(node: &mut Node, change: impl FnOnce(&mut EtcdFacts)) {
     match &mut node.etcd {
         Some(Fact::Known { value, .. }) => change(value),
         _ => panic!("the view is known"),
     }
 }
 
-fn read_at(node: &mut Node, at: Timestamp) {
+pub(crate) fn read_at(node: &mut Node, at: Timestamp) {
     if let Some(Fact::Known { at: read, .. }) = &mut node.etcd {
         *read = at;
     }
@@ -239,33 +241,6 @@ fn a_member_that_one_node_cannot_reach_is_healthy_by_its_own_word() {
 }
 
 #[test]
-fn an_isolated_member_does_not_take_the_cluster_with_it() {
-    let mut nodes = cluster(3);
-    view(&mut nodes[0], |e| {
-        orphan(e, 1);
-        kill(e, 2, 600);
-        kill(e, 3, 600);
-    });
-    for node in &mut nodes[1..] {
-        view(node, |e| kill(e, 1, 600));
-    }
-    expect(
-        &quorum(&nodes),
-        Status::True,
-        Severity::Error,
-        ReasonCode::EtcdNoTolerance,
-        &["n1 answers and sees no leader", "2 healthy"],
-    );
-    expect(
-        &membership(&nodes),
-        Status::False,
-        Severity::Error,
-        ReasonCode::EtcdPartitioned,
-        &["n1 | n2, n3", "2 groups", "Do not reset"],
-    );
-}
-
-#[test]
 fn a_clock_that_is_ahead_makes_no_loss_newer_than_every_answer() {
     let mut nodes = cluster(3);
     view(&mut nodes[2], |e| {
@@ -283,63 +258,6 @@ fn a_clock_that_is_ahead_makes_no_loss_newer_than_every_answer() {
     let f = quorum(&nodes);
     assert_eq!((f.status, &f.reason), (Status::True, &ReasonCode::EtcdNoTolerance), "{f:#?}");
     assert!(f.message.contains("2 healthy"), "{}", f.message);
-}
-
-#[test]
-fn partitions_need_silence_on_every_way() {
-    let mut nodes = cluster(5);
-    for node in &mut nodes[..2] {
-        view(node, |e| (3..=5).for_each(|n| kill(e, n, 600)));
-    }
-    // The other side still reaches them: one way is a way.
-    assert_eq!(membership(&nodes).reason, ReasonCode::EtcdMembersExpected);
-    for node in &mut nodes[2..] {
-        view(node, |e| (1..=2).for_each(|n| kill(e, n, 600)));
-    }
-    expect(
-        &membership(&nodes),
-        Status::False,
-        Severity::Error,
-        ReasonCode::EtcdPartitioned,
-        &["n1, n2 | n3, n4, n5"],
-    );
-    // A refused credential is no silence.
-    view(&mut nodes[0], |e| e.endpoints[4].status = unknown(UnknownCause::Forbidden));
-    assert_eq!(membership(&nodes).reason, ReasonCode::EtcdMembersExpected);
-}
-
-fn other_cluster(node: &mut Node, id: &str) {
-    view(node, |e| {
-        let own = e.endpoints.iter().position(|x| x.local).unwrap() + 1;
-        status_mut(e, own).cluster_id = id.into();
-        list_mut(e).cluster_id = id.into();
-    });
-}
-
-#[test]
-fn the_minority_of_a_split_cluster_is_named() {
-    let mut nodes = cluster(3);
-    other_cluster(&mut nodes[2], "c9");
-    let f = membership(&nodes);
-    expect(
-        &f,
-        Status::False,
-        Severity::Error,
-        ReasonCode::EtcdClusterIdMismatch,
-        &["1 of 3 are in the minority: n3 (c9)", "data folder empty"],
-    );
-    // Its report of itself does not count for the majority's member.
-    assert!(quorum(&nodes).message.contains("n1, n2"), "{}", quorum(&nodes).message);
-    let mut nodes = cluster(4);
-    other_cluster(&mut nodes[2], "c9");
-    other_cluster(&mut nodes[3], "c9");
-    expect(
-        &membership(&nodes),
-        Status::False,
-        Severity::Error,
-        ReasonCode::EtcdClusterIdMismatch,
-        &["no cluster has more than half", "n1 (c1), n2 (c1)", "n3 (c9), n4 (c9)"],
-    );
 }
 
 #[test]

@@ -6,7 +6,7 @@ use outrider_protocol::*;
 use proptest::prelude::*;
 
 use crate::etcd_quorum::etcd_node;
-use crate::fleet_etcd::World;
+use crate::fleet_world::World;
 use crate::world::{self, ago, kill, known, list_mut, orphan, status_mut, unknown};
 
 /// What happened to one server.

@@ -491,6 +491,7 @@ proptest! {
             region: "",
             etcd: Some(etcd),
             network: network.as_ref(),
+            received: None,
         }).collect();
         for f in fleet::judge_cluster("c", &members, world::now()).findings {
             check(&f)?;

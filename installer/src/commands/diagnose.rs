@@ -143,6 +143,7 @@ fn clusters(nodes: &[NodeFacts], verdicts: &[NodeConditions]) -> Vec<ClusterView
                         .as_ref()
                         .and_then(Fact::value)
                         .and_then(|k| k.network.value()),
+                    received: None,
                 })
                 .collect();
             let now = members.iter().map(|(facts, _)| facts.now).max().unwrap_or_default();

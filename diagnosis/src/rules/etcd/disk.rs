@@ -9,8 +9,9 @@ use outrider_protocol::{
     Timestamp,
 };
 
-use super::histogram::Difference;
+use super::histogram::{Difference, LAST_MINUTES};
 use super::links::{self, Network};
+use super::view::election_timeout;
 use crate::finding::Finding;
 use crate::rules::unread;
 use crate::wording::{Percent, Span, percent};
@@ -22,8 +23,15 @@ const CLEAR: Duration = Duration::from_secs(120);
 /// Fewer writes give no 99th percentile worth a word.
 const ENOUGH_WRITES: u64 = 20;
 
-pub(super) fn judge(etcd: &EtcdFacts, at: Timestamp, limits: &Thresholds) -> Finding {
+pub(super) fn judge(etcd: &EtcdFacts, at: Timestamp, now: Timestamp, limits: &Thresholds) -> Finding {
     match &etcd.metrics {
+        Fact::Known { value, at, .. } if now.since(value.latest.at) > LAST_MINUTES => {
+            let age = now.since(value.latest.at);
+            unmeasured(
+                *at,
+                &format!("the last scrape is {} old, more than {}", Span(age), Span(LAST_MINUTES)),
+            )
+        }
         Fact::Known { value, at, .. } => match &value.earlier {
             Some(earlier) => compare(etcd, earlier, value, limits, *at),
             None => unmeasured(*at, "only one scrape has been made; the next one shows a rate"),
@@ -64,6 +72,14 @@ fn compare(
     if span.is_zero() {
         return unmeasured(at, "the two scrapes were made at one instant");
     }
+    if span > LAST_MINUTES {
+        let apart = format!(
+            "the two scrapes are {} apart, more than {}, so a burst would hide between them",
+            Span(span),
+            Span(LAST_MINUTES)
+        );
+        return unmeasured(at, &apart);
+    }
     let Some(fsync) = Difference::new(&earlier.wal_fsync, &latest.wal_fsync) else {
         return unmeasured(at, "etcd was restarted between the two scrapes");
     };
@@ -102,7 +118,7 @@ fn compare(
         return Finding::new(TYPE, Status::True, Severity::Ok, R::EtcdDiskFast, at, message)
             .waits(RAISE, CLEAR);
     };
-    let network = links::network(metrics, etcd.members.value(), etcd.election_timeout_ms);
+    let network = links::network(metrics, etcd.members.value(), election_timeout(etcd));
     let (trips, cause) = match network {
         Network::Fine(trips) => (
             format!("; peer round trip p99 {trips}"),

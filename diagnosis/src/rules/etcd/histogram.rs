@@ -1,6 +1,11 @@
 //! What happened between two scrapes of a cumulative histogram.
 
+use std::time::Duration;
+
 use outrider_protocol::Histogram;
+
+/// What lies between two scrapes shows how it is now only while they are no further apart, and the later no older.
+pub(super) const LAST_MINUTES: Duration = Duration::from_secs(1800);
 
 /// Observations between two scrapes, by upper bound in seconds, cumulative.
 pub(super) struct Difference {

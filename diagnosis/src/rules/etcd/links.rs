@@ -58,9 +58,13 @@ pub(super) enum Network {
 }
 
 /// Judges the 99th percentile of each peer's round trip against the election timeout.
-pub(super) fn network(metrics: &EtcdMetrics, list: Option<&MemberList>, election_timeout_ms: u32) -> Network {
+pub(super) fn network(
+    metrics: &EtcdMetrics,
+    list: Option<&MemberList>,
+    election_timeout: Duration,
+) -> Network {
     let Some(earlier) = &metrics.earlier else { return Network::Unmeasured };
-    let limit = fine(election_timeout_ms).as_secs_f64();
+    let limit = fine(election_timeout).as_secs_f64();
     let mut slow: Vec<String> = Vec::new();
     let mut slowest: Option<(&str, Quantile)> = None;
     for (id, latest) in &metrics.latest.peers {
@@ -87,6 +91,6 @@ pub(super) fn network(metrics: &EtcdMetrics, list: Option<&MemberList>, election
 }
 
 /// The longest round trip that an election timeout bears.
-pub(super) fn fine(election_timeout_ms: u32) -> Duration {
-    (Duration::from_millis(u64::from(election_timeout_ms)) / ROUND_TRIPS_AN_ELECTION).min(FINE_AT_MOST)
+pub(super) fn fine(election_timeout: Duration) -> Duration {
+    (election_timeout / ROUND_TRIPS_AN_ELECTION).min(FINE_AT_MOST)
 }

@@ -7,10 +7,11 @@ use outrider_protocol::{
     Thresholds, Timestamp, UnknownCause,
 };
 
-use super::histogram::Difference;
+use super::histogram::{self, Difference};
+use super::learners;
 use super::links::{self, Network};
-use super::quorum::{Health, OF_ANOTHER_CLUSTER};
-use super::view::{is_down, lacks_leader, name_of, silent_for, status_health};
+use super::quorum::Health;
+use super::view::{election_timeout, is_down, lacks_leader, name_of, silent_for, status_health};
 use crate::finding::Finding;
 use crate::wording::{Span, names};
 
@@ -55,26 +56,55 @@ pub(super) fn judge(etcd: &EtcdFacts, at: Timestamp, now: Timestamp, limits: &Th
 
     let name = name_of(etcd.members.value(), &status.member_id);
     if status.is_learner {
-        let message = format!(
-            "{name} at {url} is a learner at raft index {}; it does not vote yet and cannot answer health reads.",
-            status.raft_index
-        );
-        return new(Status::True, Severity::Info, R::EtcdMemberIsLearner, at, message)
-            .advice(format!("Wait, it is not broken: the leader promotes {name} when it has caught up."));
+        return learner(etcd, url, status, at, now, limits);
     }
     if lacks_leader(status) {
         return leaderless(etcd, name, url, status, at);
     }
     let cluster_id = etcd.members.value().map_or("", |l| l.cluster_id.as_str());
-    if let (Health::Down, why) = status_health(status, cluster_id) {
-        let reason =
-            if why.starts_with(OF_ANOTHER_CLUSTER) { R::EtcdClusterIdMismatch } else { R::EtcdReadFailed };
+    let seen = status_health(status, cluster_id);
+    if seen.health == Health::Down {
+        let (reason, why) =
+            (if seen.foreign { R::EtcdClusterIdMismatch } else { R::EtcdReadFailed }, seen.why);
         let message = format!("{name} at {url} {why}; EtcdQuorum does not count it as healthy.");
         return new(Status::False, Severity::Error, reason, at, message).advice(format!(
             "See EtcdMembership and EtcdQuorum, and the log of {name} for the cause. Do not restart etcd before it is known."
         ));
     }
     reset(etcd, name, at).unwrap_or_else(|| read(etcd, endpoint, name, at, limits))
+}
+
+/// A learner on this node: what there is to do about it `EtcdMembership` says, and this no other.
+fn learner(
+    etcd: &EtcdFacts,
+    url: &str,
+    status: &EndpointStatus,
+    at: Timestamp,
+    now: Timestamp,
+    limits: &Thresholds,
+) -> Finding {
+    let name = name_of(etcd.members.value(), &status.member_id);
+    let message = format!(
+        "{name} at {url} is a learner at raft index {}; it does not vote yet and cannot answer health reads.",
+        status.raft_index
+    );
+    let stalled = Duration::from_secs(limits.etcd_learner_stalled_seconds);
+    let list = etcd.members.value();
+    let listed = list.and_then(|l| l.members.iter().find(|m| m.id == status.member_id && m.is_learner));
+    let advice = match listed {
+        Some(member) => {
+            let on_its_way = learners::finding(&learners::seen_by(etcd, member, now), stalled, at);
+            match on_its_way.severity {
+                Severity::Ok | Severity::Info => on_its_way.advice,
+                _ => format!("It does not come on as it should, see EtcdMembership: {}", on_its_way.advice),
+            }
+        }
+        None => format!(
+            "Wait, it is not broken: the leader promotes {name} when it has caught up. How far it is shows in EtcdMembership \
+             of a server whose member list can be read."
+        ),
+    };
+    new(Status::True, Severity::Info, R::EtcdMemberIsLearner, at, message).advice(advice)
 }
 
 fn new(status: Status, severity: Severity, reason: R, at: Timestamp, message: String) -> Finding {
@@ -199,13 +229,14 @@ fn leader_changes(etcd: &EtcdFacts, name: &str, at: Timestamp, limits: &Threshol
     let earlier = metrics.earlier.as_ref()?;
     let changes = metrics.latest.leader_changes - earlier.leader_changes;
     let span = metrics.latest.at.since(earlier.at);
-    if changes < LEADER_CHANGES || span.is_zero() {
+    // Three in half a day are no trouble of now.
+    if changes < LEADER_CHANGES || span.is_zero() || span > histogram::LAST_MINUTES {
         return None;
     }
     let fsync = Difference::new(&earlier.wal_fsync, &metrics.latest.wal_fsync).filter(|d| d.total > 0);
     let p99 = fsync.map(|d| d.quantile(0.99));
     let slow_disk = p99.is_some_and(|p| p.seconds * 1000.0 > limits.etcd_fsync_warn_ms);
-    let network = links::network(metrics, etcd.members.value(), etcd.election_timeout_ms);
+    let network = links::network(metrics, etcd.members.value(), election_timeout(etcd));
     let disk = p99.map_or("fsync not measured".to_owned(), |p| format!("fsync p99 {p}"));
     let (trips, advice) = match (slow_disk, &network) {
         (true, Network::Slow(slow)) => (

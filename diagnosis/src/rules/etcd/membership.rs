@@ -1,14 +1,17 @@
 //! `EtcdMembership`: ghosts, members that never started, members of another cluster (`facts/etcd.md`, sections 6 and
 //! 7); learners and peer URLs have files of their own.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use outrider_protocol::{
     ConditionType, EtcdFacts, Fact, Member, MemberList, NodeFacts, ReasonCode as R, Severity, Status,
-    Timestamp,
+    Timestamp, UnknownCause,
 };
 
-use super::quorum::{Health, Tally, Voter, quorum_of, tolerated};
+use super::peers::Compared;
+use super::quorum::{Ghost, Health, Tally, Voter, quorum_of, tolerated};
+use super::view::with_id;
 use super::{learners, peers};
 use crate::finding::Finding;
 use crate::wording::{Count, names};
@@ -23,6 +26,7 @@ const NAMED: usize = 7;
 pub(super) fn judge(
     etcd: &EtcdFacts,
     list: &MemberList,
+    repeated: &[String],
     tally: &Tally<'_>,
     at: Timestamp,
     facts: &NodeFacts,
@@ -42,10 +46,16 @@ pub(super) fn judge(
     }
     let mut found: Vec<Finding> = Vec::new();
     found.extend(other_cluster(etcd, list, at));
-    found.extend(peers::judge(etcd, list, at));
+    let answers = |m: &Member| super::view::endpoints_of(etcd, m).any(|e| e.status.value().is_some());
+    found.extend(peers::listed(list, answers, at));
+    let own_urls = peers::local(etcd, list, at);
+    if let Compared::Different(finding) = &own_urls {
+        found.push((**finding).clone());
+    }
     found.extend(learners::judge(etcd, list, stalled, at, now));
     found.extend(ghosts(tally, at));
     found.extend(unstarted(list, at));
+    found.extend(repeated_ids(repeated, at));
     worst_of(found)
         .unwrap_or_else(|| {
             let compared = match &etcd.kubernetes_nodes {
@@ -56,8 +66,13 @@ pub(super) fn judge(
                 Fact::Unknown { cause, .. } => format!("not compared with Kubernetes nodes ({cause})"),
                 _ => "not compared with Kubernetes nodes".to_owned(),
             };
-            let urls =
-                if peers::is_compared(etcd) { "; this member's peer URL is the configured one" } else { "" };
+            let urls = match own_urls {
+                Compared::Same => "; this member's peer URL is the configured one".to_owned(),
+                Compared::Untold(why) => {
+                    format!("; whether this member's peer URL is the configured one cannot be told ({why})")
+                }
+                Compared::Different(_) | Compared::Not => String::new(),
+            };
             let message = format!("{}, none stuck; {compared}{urls}.", Count(list.members.len(), "member"));
             Finding::new(TYPE, Status::True, Severity::Ok, R::EtcdMembersExpected, at, message)
         })
@@ -119,7 +134,8 @@ pub(crate) fn cluster_id_advice(who: &str, id: &str) -> String {
 }
 
 pub(crate) fn ghosts(tally: &Tally<'_>, at: Timestamp) -> Option<Finding> {
-    let ghosts: Vec<_> = tally.voters.iter().filter(|v| v.ghost).collect();
+    let ghosts: Vec<(&Voter<'_>, &Ghost)> =
+        tally.voters.iter().filter_map(|v| Some((v, v.ghost.as_ref()?))).collect();
     if ghosts.is_empty() {
         return None;
     }
@@ -128,49 +144,75 @@ pub(crate) fn ghosts(tally: &Tally<'_>, at: Timestamp) -> Option<Finding> {
     let left = voters - ghosts.len();
     // Who answers without a leader lacks nothing but the quorum that the removal gives back.
     let lives = |v: &&Voter<'_>| matches!(v.health, Health::Healthy | Health::NoLeader);
-    let living_left = tally.voters.iter().filter(|v| !v.ghost).filter(lives).count();
+    let living_left = tally.voters.iter().filter(|v| v.ghost.is_none()).filter(lives).count();
     let lost = healthy + tally.count(Health::Unknown) < quorum_of(voters);
-    // Members of one name are told apart by their ids.
-    let named = |g: &Voter<'_>| match tally.voters.iter().filter(|v| v.name == g.name).count() {
-        1 => g.name.to_owned(),
-        _ => format!("{} with id {}", g.name, g.id),
+    // With the whole id: it is what the command takes that a person will type.
+    let named = |v: &Voter<'_>| match v.name.split_once(" (id ") {
+        Some((name, _)) => format!("{name} with id {}", v.id),
+        None => format!("{} with id {}", v.name, v.id),
     };
     let list = names(
-        ghosts.iter().map(|g| match g.health {
-            Health::Healthy => format!("{} (still answers)", named(g)),
-            Health::Unknown => format!("{} (not asked)", named(g)),
-            _ => format!("{} (does not answer)", named(g)),
+        ghosts.iter().map(|(v, ghost)| {
+            let state = match v.health {
+                Health::Healthy => "still answers",
+                Health::Unknown => "not asked",
+                _ => "does not answer",
+            };
+            match ghost {
+                Ghost::WithoutNode => format!("{} ({state}), without a Kubernetes node", named(v)),
+                Ghost::Rebuilt { node, living } => format!(
+                    "{} ({state}), left over from before node {node} was built anew, whose living member is {living}",
+                    named(v)
+                ),
+            }
         }),
         NAMED,
     );
+    let several = ghosts.len() > 1;
     let message = format!(
-        "Ghost {}: {list} without a Kubernetes node; the cluster of {left} counts as {voters}, quorum {} of {voters}, \
-         tolerates {} more; after removal of the ghosts: {}, quorum {}, tolerates {}.",
-        if ghosts.len() == 1 { "member" } else { "members" },
+        "Ghost {}: {list}; the cluster of {left} counts as {voters}, quorum {} of {voters}, tolerates {} more; after removal \
+         of the {}: {}, quorum {}, tolerates {}.",
+        if several { "members" } else { "member" },
         quorum_of(voters),
         tolerated(voters, healthy),
+        if several { "ghosts" } else { "ghost" },
         Count(left, "voter"),
         quorum_of(left),
         tolerated(left, living_left)
     );
-    Some(Finding::new(TYPE, Status::False, Severity::Warn, R::EtcdGhostMember, at, message).advice(
-        format!(
-            "A person makes sure that the {} of {} {} gone for good (a server without kubelet has no Kubernetes node either), \
-             then removes {} while quorum holds ({} of {} healthy voters needed now). {}Outrider does not remove members.",
-            if ghosts.len() == 1 { "machine" } else { "machines" },
-            names(ghosts.iter().map(|g| named(g)), NAMED),
-            if ghosts.len() == 1 { "is" } else { "are" },
-            if ghosts.len() == 1 { "that member" } else { "those members, one at a time," },
-            quorum_of(voters),
-            voters,
-            match names(tally.voters.iter().filter(|v| v.may_return() && v.health != Health::NoLeader).map(|v| v.name), NAMED) {
-                back if lost && !back.is_empty() =>
-                    format!("No quorum holds now, and a removal needs one: first bring back {back}. "),
-                _ if lost => "No quorum holds now, and a removal needs one. ".to_owned(),
-                _ => String::new(),
-            },
-        ),
-    ))
+    let all = names(ghosts.iter().map(|(v, _)| named(v)), NAMED);
+    let living: Vec<&str> = ghosts
+        .iter()
+        .filter_map(|(_, ghost)| match ghost {
+            Ghost::Rebuilt { living, .. } => Some(living.as_str()),
+            Ghost::WithoutNode => None,
+        })
+        .collect();
+    let kubelet = if living.len() == ghosts.len() {
+        ""
+    } else {
+        " (a server without kubelet has no Kubernetes node either)"
+    };
+    let stays = match names(&living, NAMED) {
+        stay if stay.is_empty() => String::new(),
+        stay => format!(", and not {stay},"),
+    };
+    let back = tally.voters.iter().filter(|v| v.may_return() && v.health != Health::NoLeader);
+    let first = match names(back.map(|v| &*v.name), NAMED) {
+        back if lost && !back.is_empty() => {
+            format!("No quorum holds now, and a removal needs one: first bring back {back}. ")
+        }
+        _ if lost => "No quorum holds now, and a removal needs one. ".to_owned(),
+        _ => String::new(),
+    };
+    Some(Finding::new(TYPE, Status::False, Severity::Warn, R::EtcdGhostMember, at, message).advice(format!(
+        "A person makes sure that the {} of {all} {} gone for good{kubelet}, then removes {}{stays} while quorum holds ({} of \
+         {voters} healthy voters needed now). {first}Outrider does not remove members.",
+        if several { "machines" } else { "machine" },
+        if several { "are" } else { "is" },
+        if several { "those members, one at a time" } else { "that member" },
+        quorum_of(voters),
+    )))
 }
 
 pub(crate) fn unstarted(list: &MemberList, at: Timestamp) -> Option<Finding> {
@@ -190,22 +232,78 @@ pub(crate) fn unstarted(list: &MemberList, at: Timestamp) -> Option<Finding> {
     )))
 }
 
-/// A node has one member: of several under one node's name (a machine that was rebuilt under it, D17) those that do not
-/// answer are ghosts while another one does.
-pub(crate) fn mark_rebuilt(voters: &mut [Voter<'_>], nodes: &[String]) {
-    // A name that several nodes could have given tells nothing.
-    let of_one = |member: &str| nodes.iter().filter(|n| is_of_node(member, n)).count() == 1;
-    for node in nodes {
-        let of_node = |v: &&mut Voter<'_>| v.name != v.id && is_of_node(v.name, node) && of_one(v.name);
-        let lives =
-            voters.iter_mut().filter(of_node).any(|v| matches!(v.health, Health::Healthy | Health::NoLeader));
-        if lives {
-            voters
-                .iter_mut()
-                .filter(of_node)
-                .filter(|v| v.health == Health::Down)
-                .for_each(|v| v.ghost = true);
+/// Member ids that stand more than once in an answer: no etcd gives such a list.
+pub(crate) fn repeated_ids(repeated: &[String], at: Timestamp) -> Option<Finding> {
+    if repeated.is_empty() {
+        return None;
+    }
+    let message = format!(
+        "The member list names a member more than once, which was counted once: {}.",
+        names(repeated, NAMED)
+    );
+    let finding = Finding::unknown(TYPE, &UnknownCause::InvalidAnswer, Severity::Warn, at, message);
+    Some(finding.advice(
+        "See what answers there (etcdctl member list names each id once): it may be no etcd, or a proxy.",
+    ))
+}
+
+/// A node has one member: of several under one node's name (a machine that was built anew under it, D17) those that do
+/// not answer are ghosts while another one, a learner perhaps, does.
+pub(crate) struct Rebuilt<'a> {
+    list: &'a MemberList,
+    /// By the ghost's place in the list: its node, and the living member's place.
+    ghosts: HashMap<usize, (&'a str, usize)>,
+}
+
+impl<'a> Rebuilt<'a> {
+    /// Among `list`, whose members are as healthy as `health` says, on `nodes` of these names.
+    pub(crate) fn among(
+        list: &'a MemberList,
+        health: impl Fn(usize) -> Health,
+        nodes: impl Iterator<Item = &'a str> + Clone,
+    ) -> Self {
+        let mut by_stem: HashMap<String, Vec<usize>> = HashMap::new();
+        for (i, m) in list.members.iter().enumerate().filter(|(_, m)| !m.name.is_empty()) {
+            by_stem.entry(stem(&m.name)).or_default().push(i);
         }
+        let mut ghosts = HashMap::new();
+        for same in by_stem.into_values().filter(|same| same.len() > 1) {
+            let of = |node: &&str, i: &usize| is_of_node(&list.members[*i].name, node);
+            // A name that several nodes could have given tells nothing.
+            let mut theirs = nodes.clone().filter(|node| same.iter().any(|i| of(node, i)));
+            let Some(node) = theirs.next().filter(|node| theirs.all(|n| n.eq_ignore_ascii_case(node))) else {
+                continue;
+            };
+            let same: Vec<usize> = same.into_iter().filter(|i| of(&node, i)).collect();
+            let lives = |i: &usize| matches!(health(*i), Health::Healthy | Health::NoLeader);
+            let Some(living) = same.iter().copied().find(lives) else { continue };
+            let down = same.into_iter().filter(|i| health(*i) == Health::Down);
+            ghosts.extend(down.map(|i| (i, (node, living))));
+        }
+        Self { list, ghosts }
+    }
+
+    /// What the member at this place of the list is a ghost of.
+    pub(crate) fn ghost(&self, place: usize) -> Option<Ghost> {
+        let (node, living) = self.ghosts.get(&place)?;
+        let (node, living) = ((*node).to_owned(), with_id(&self.list.members[*living]));
+        Some(Ghost::Rebuilt { node, living })
+    }
+}
+
+/// What members of one node have in common in their names.
+fn stem(member: &str) -> String {
+    let name = member.to_ascii_lowercase();
+    let name = name.strip_prefix("etcd-").unwrap_or(&name);
+    match name.len().checked_sub(9).and_then(|at| name.split_at_checked(at)) {
+        Some((head, tail))
+            if tail.starts_with('-')
+                && tail[1..].bytes().all(|b| b.is_ascii_hexdigit())
+                && !head.is_empty() =>
+        {
+            head.to_owned()
+        }
+        _ => name.to_owned(),
     }
 }
 

@@ -24,10 +24,11 @@ pub(crate) fn judge(out: &mut Judgement, etcd: &EtcdFacts, at: Timestamp, facts:
     out.findings.push(member::judge(etcd, at, facts.now, &facts.thresholds));
     match &etcd.members {
         Fact::Known { value: list, .. } => {
+            let (list, repeated) = view::distinct(list);
             let nodes = membership::kubernetes_nodes(etcd);
-            let tally = view::tally(etcd, list, nodes, facts.now);
+            let tally = view::tally(etcd, &list, nodes, facts.now);
             out.findings.push(quorum::judge(&tally, at));
-            out.findings.push(membership::judge(etcd, list, &tally, at, facts));
+            out.findings.push(membership::judge(etcd, &list, &repeated, &tally, at, facts));
         }
         other => {
             out.findings.push(no_list(ConditionType::EtcdQuorum, etcd, other, at));
@@ -35,7 +36,7 @@ pub(crate) fn judge(out: &mut Judgement, etcd: &EtcdFacts, at: Timestamp, facts:
         }
     }
     out.findings.push(space::judge(etcd, at, &facts.thresholds));
-    out.findings.push(disk::judge(etcd, at, &facts.thresholds));
+    out.findings.push(disk::judge(etcd, at, facts.now, &facts.thresholds));
     out.findings.extend(snapshots::judge(etcd, at, facts.now));
 }
 

@@ -5,12 +5,13 @@
 //! (etcd-io/etcd:pkg/netutil); here nobody resolves, so a name against an address is no difference that can be told.
 
 use core::net::{IpAddr, Ipv6Addr};
+use std::collections::{BTreeMap, HashMap};
 
 use outrider_protocol::{
     ConditionType, EtcdFacts, Fact, Member, MemberList, ReasonCode as R, Severity, Status, Timestamp,
 };
 
-use super::view::{display_name, endpoints_of};
+use super::view::{display_name, endpoints_of, with_id};
 use crate::finding::Finding;
 use crate::wording::names;
 
@@ -51,10 +52,21 @@ struct Peer<'a> {
     bare: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Host<'a> {
     Address(IpAddr),
     Name(&'a str),
+}
+
+impl Peer<'_> {
+    /// Whether the two are the same without anybody resolving a name.
+    fn is_surely(&self, other: &Peer<'_>) -> bool {
+        match (&self.host, &other.host) {
+            (Host::Address(a), Host::Address(b)) => a == b,
+            (Host::Name(a), Host::Name(b)) => a.eq_ignore_ascii_case(b),
+            _ => false,
+        }
+    }
 }
 
 fn parse(url: &str) -> Peer<'_> {
@@ -107,16 +119,21 @@ fn differences(recorded: &Peer<'_>, expected: &Peer<'_>) -> Vec<Kind> {
     kinds
 }
 
-/// Everything that is wrong with peer URLs, as this node's list records and its configuration expects them.
-pub(super) fn judge(etcd: &EtcdFacts, list: &MemberList, at: Timestamp) -> Vec<Finding> {
-    let mut found = listed(list, at);
-    found.extend(local(etcd, list, at));
-    found
+/// What is wrong with the list by itself; `lives` says whether a member answers.
+pub(crate) fn listed(list: &MemberList, lives: impl Fn(&Member) -> bool, at: Timestamp) -> Vec<Finding> {
+    duplicates(list, lives, at).into_iter().chain(bare(list, at)).collect()
 }
 
-/// What is wrong with the list by itself.
-pub(crate) fn listed(list: &MemberList, at: Timestamp) -> Vec<Finding> {
-    duplicates(list, at).into_iter().chain(bare(list, at)).collect()
+/// What came of holding the recorded URLs of the local member against the expected ones.
+pub(crate) enum Compared {
+    /// There was nothing to compare.
+    Not,
+    /// They are the same.
+    Same,
+    /// A name stands against an address, in words: etcd resolves names, here nobody does.
+    Untold(String),
+    /// They differ.
+    Different(Box<Finding>),
 }
 
 /// The member on this node: by what its endpoint told, else by the name its configuration gives.
@@ -133,14 +150,45 @@ fn local_member<'a>(etcd: &EtcdFacts, list: &'a MemberList) -> Option<&'a Member
 }
 
 /// The local member's recorded URLs against those of its configuration.
-pub(crate) fn local(etcd: &EtcdFacts, list: &MemberList, at: Timestamp) -> Option<Finding> {
-    let expected = etcd.expected.as_ref()?.value().filter(|e| !e.peer_urls.is_empty())?;
-    let member = local_member(etcd, list)?;
+pub(crate) fn local(etcd: &EtcdFacts, list: &MemberList, at: Timestamp) -> Compared {
+    let expected = etcd.expected.as_ref().and_then(Fact::value).filter(|e| !e.peer_urls.is_empty());
+    let (Some(expected), Some(member)) = (expected, local_member(etcd, list)) else { return Compared::Not };
+    let running = endpoints_of(etcd, member).any(|e| e.local && e.status.value().is_some());
+    let whose = format!("its configuration expects {}", names(&expected.peer_urls, NAMED));
+    compare(member, &expected.peer_urls, &whose, running, at)
+}
+
+/// The URLs of the member of an RKE2 or K3s node against the one that its addresses, the first family first, give it: the
+/// first of them, over TLS, at the port of peers (k3s-io/k3s:pkg/etcd/etcd.go). An address of any of them will do, for
+/// what Kubernetes calls the first one need not be what etcd takes.
+pub(crate) fn by_node(
+    member: &Member,
+    node: &str,
+    addresses: &[String],
+    running: bool,
+    at: Timestamp,
+) -> Option<Finding> {
+    let addresses: Vec<IpAddr> = addresses.iter().filter_map(|a| a.parse().ok()).collect();
+    let recorded: Vec<Peer<'_>> = member.peer_urls.iter().map(|u| parse(u)).collect();
+    let recorded_at = |a: &&IpAddr| recorded.iter().any(|p| p.host == Host::Address(**a));
+    let address = addresses.iter().find(recorded_at).or(addresses.first())?;
+    let expected = match address {
+        IpAddr::V4(v4) => format!("https://{v4}:{DEFAULT_PORT}"),
+        IpAddr::V6(v6) => format!("https://[{v6}]:{DEFAULT_PORT}"),
+    };
+    let whose = format!("the address of node {node} gives {expected}");
+    match compare(member, std::slice::from_ref(&expected), &whose, running, at) {
+        Compared::Different(finding) => Some(*finding),
+        _ => None,
+    }
+}
+
+fn compare(member: &Member, expected: &[String], whose: &str, running: bool, at: Timestamp) -> Compared {
     if member.peer_urls.is_empty() {
-        return None;
+        return Compared::Not;
     }
     let recorded: Vec<Peer<'_>> = member.peer_urls.iter().map(|u| parse(u)).collect();
-    let wanted: Vec<Peer<'_>> = expected.peer_urls.iter().map(|u| parse(u)).collect();
+    let wanted: Vec<Peer<'_>> = expected.iter().map(|u| parse(u)).collect();
     let unmatched = |of: &[Peer<'_>], among: &[Peer<'_>]| -> Vec<usize> {
         (0..of.len()).filter(|i| among.iter().all(|p| !differences(&of[*i], p).is_empty())).collect()
     };
@@ -150,11 +198,20 @@ pub(crate) fn local(etcd: &EtcdFacts, list: &MemberList, at: Timestamp) -> Optio
         // One more or one less than recorded is a difference to etcd as well.
         (Some(i), None) => (i, &0),
         (None, Some(j)) => (&0, j),
-        (None, None) => return None,
+        (None, None) => {
+            // No difference was seen; a name against an address shows none.
+            let untold = recorded.iter().enumerate().find(|(_, r)| wanted.iter().all(|w| !r.is_surely(w)));
+            return untold.map_or(Compared::Same, |(i, _)| {
+                let against = names(expected, NAMED);
+                Compared::Untold(format!(
+                    "{} against {against}, a name against an address",
+                    member.peer_urls[i]
+                ))
+            });
+        }
     };
     let mut kinds = differences(&recorded[i], &wanted[j]);
     kinds.sort_unstable();
-    let running = endpoints_of(etcd, member).any(|e| e.local && e.status.value().is_some());
     let name = display_name(member);
     let words = match kinds.as_slice() {
         [] => "how many there are".to_owned(),
@@ -165,14 +222,30 @@ pub(crate) fn local(etcd: &EtcdFacts, list: &MemberList, at: Timestamp) -> Optio
     } else {
         "etcd refuses to start with it (\"not a member of the etcd cluster\")"
     };
-    let (found, expect) = (names(&member.peer_urls, NAMED), names(&expected.peer_urls, NAMED));
+    let found = names(&member.peer_urls, NAMED);
     let message = format!(
-        "Member {name} is recorded with peer URL {found} and its configuration expects {expect}; what differs: {words}; \
-         {effect}."
+        "Member {name} is recorded with peer URL {found} and {whose}; what differs: {words}; {effect}."
     );
     let severity = if running { Severity::Warn } else { Severity::Error };
-    let advice = advice(&kinds, &member.peer_urls[i], &expected.peer_urls[j], name);
-    Some(Finding::new(TYPE, Status::False, severity, R::EtcdPeerUrlMismatch, at, message).advice(advice))
+    let advice = advice(&kinds, &member.peer_urls[i], &expected[j], name);
+    let finding = Finding::new(TYPE, Status::False, severity, R::EtcdPeerUrlMismatch, at, message);
+    Compared::Different(Box::new(finding.advice(advice)))
+}
+
+/// How the recorded URLs of a member stand to the address of a node, for a sentence: of a ghost of that node.
+pub(crate) fn against_node(member: &Member, addresses: &[String]) -> Option<String> {
+    let url = member.peer_urls.first()?;
+    let recorded = parse(url);
+    let Host::Address(host) = recorded.host else { return None };
+    let addresses: Vec<IpAddr> = addresses.iter().filter_map(|a| a.parse().ok()).collect();
+    let first = addresses.first()?;
+    Some(if addresses.contains(&host) {
+        format!("recorded at {url}, the node's own address (duplicate)")
+    } else if addresses.iter().any(|a| a.is_ipv4() == host.is_ipv4()) {
+        format!("recorded at {url}, another address than the node's {first}")
+    } else {
+        format!("recorded at {url}, of another address family than the node's {first}")
+    })
 }
 
 fn advice(kinds: &[Kind], recorded: &str, expected: &str, name: &str) -> String {
@@ -199,29 +272,69 @@ fn advice(kinds: &[Kind], recorded: &str, expected: &str, name: &str) -> String 
 }
 
 /// URLs that two members record: one of them is the same machine built a second time.
-fn duplicates(list: &MemberList, at: Timestamp) -> Option<Finding> {
-    let mut twice = Vec::new();
-    for (i, a) in list.members.iter().enumerate() {
-        for b in &list.members[i + 1..] {
-            for url in &a.peer_urls {
-                let peer = parse(url);
-                let same = |other: Peer<'_>| other.host == peer.host && other.port == peer.port;
-                if b.peer_urls.iter().any(|u| same(parse(u))) {
-                    twice.push(format!("{url} of {} and {}", display_name(a), display_name(b)));
-                }
+fn duplicates(list: &MemberList, lives: impl Fn(&Member) -> bool, at: Timestamp) -> Option<Finding> {
+    let mut by_place: HashMap<(Host<'_>, &str), Vec<(usize, &str)>> = HashMap::new();
+    for (i, m) in list.members.iter().enumerate() {
+        for url in &m.peer_urls {
+            let peer = parse(url);
+            let at_place = by_place.entry((peer.host, peer.port)).or_default();
+            if at_place.iter().all(|(member, _)| *member != i) {
+                at_place.push((i, url));
             }
         }
     }
+    // By the places of the members in the list, so that the words do not change from turn to turn.
+    let twice: BTreeMap<Vec<usize>, &str> = by_place
+        .into_values()
+        .filter(|who| who.len() > 1)
+        .map(|who| (who.iter().map(|(i, _)| *i).collect(), who[0].1))
+        .collect();
     if twice.is_empty() {
         return None;
     }
-    let message = format!("Members share a peer URL (duplicate): {}.", names(&twice, NAMED));
+    let with_id = |i: &usize| with_id(&list.members[*i]);
+    let pairs: Vec<String> = twice
+        .iter()
+        .map(|(who, url)| format!("{url} of {}", join_and(who.iter().take(NAMED).map(with_id))))
+        .collect();
+    let message = format!("Members share a peer URL (duplicate): {}.", names(&pairs, NAMED));
+    // Only where one answers and the others do not is it told which one is the machine that runs.
+    let told: Vec<String> = twice
+        .keys()
+        .filter_map(|who| {
+            let (living, dead): (Vec<&usize>, Vec<&usize>) =
+                who.iter().partition(|i| lives(&list.members[**i]));
+            let [living] = living.as_slice() else { return None };
+            Some(format!(
+                "{} answers, {} does not: by that the latter is not the living one.",
+                with_id(living),
+                join_and(dead.into_iter().take(NAMED).map(with_id))
+            ))
+        })
+        .collect();
+    let which = if told.is_empty() {
+        "A person finds out which of the members is the living one (etcdctl endpoint status shows its id)"
+            .to_owned()
+    } else {
+        format!(
+            "{} A person makes sure of it (etcdctl endpoint status shows the id)",
+            told.iter().take(NAMED).cloned().collect::<Vec<_>>().join(" ")
+        )
+    };
     Some(Finding::new(TYPE, Status::False, Severity::Error, R::EtcdPeerUrlMismatch, at, message).advice(format!(
-        "One machine stands twice in the list, as it does when it was built anew under its old address. A person finds out \
-         which of the two members of {} is the living one (etcdctl endpoint status shows its id) and removes the other \
-         while quorum holds.",
-        names(&twice, NAMED)
+        "One machine stands twice in the list, as it does when it was built anew under its old address. {which} and removes \
+         the other while quorum holds. Outrider does not remove members."
     )))
+}
+
+/// "a and b", "a, b and c".
+fn join_and(all: impl Iterator<Item = String>) -> String {
+    let all: Vec<String> = all.collect();
+    match all.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
+        None => String::new(),
+    }
 }
 
 /// IPv6 without brackets in the list itself.
@@ -245,9 +358,4 @@ fn bare(list: &MemberList, at: Timestamp) -> Option<Finding> {
          afterwards. Outrider does not update members.",
         names(&bad, NAMED)
     )))
-}
-
-/// Whether the sensor looked for what the local member should be.
-pub(crate) fn is_compared(etcd: &EtcdFacts) -> bool {
-    matches!(&etcd.expected, Some(Fact::Known { value, .. }) if !value.peer_urls.is_empty())
 }

@@ -1,10 +1,13 @@
 //! `EtcdQuorum`: the arithmetic and the verdict, the same for one node's view and for a whole fleet's
 //! (`facts/etcd.md`, section 1).
 
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use outrider_protocol::{ConditionType, ReasonCode as R, Severity, Status, Timestamp};
+use outrider_protocol::{ConditionType, Member, ReasonCode as R, Severity, Status, Timestamp};
 
+use super::view::{Seen, display_name};
 use crate::finding::{Finding, within_range};
 use crate::wording::{Count, names};
 
@@ -40,36 +43,75 @@ pub(crate) enum Health {
 #[derive(Clone, Debug)]
 pub(crate) struct Voter<'a> {
     pub(crate) id: &'a str,
-    pub(crate) name: &'a str,
+    /// What it is called in a sentence: its name, with its id where another voter has the same.
+    pub(crate) name: Cow<'a, str>,
     pub(crate) health: Health,
     /// Why it is not healthy, to follow its name in a sentence.
     pub(crate) why: String,
+    /// It answers for another cluster.
+    pub(crate) foreign: bool,
+    /// Counted, and nobody is behind it any more; `None` for a living member and where that cannot be told.
+    pub(crate) ghost: Option<Ghost>,
+}
+
+/// Why a voter is a ghost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ghost {
     /// It has no Kubernetes node.
-    pub(crate) ghost: bool,
+    WithoutNode,
+    /// Its node was built anew and runs another member now.
+    Rebuilt {
+        /// The node.
+        node: String,
+        /// The living member: name and id, in words.
+        living: String,
+    },
+}
+
+impl<'a> Voter<'a> {
+    pub(crate) fn new(member: &'a Member, seen: Seen, ghost: Option<Ghost>) -> Self {
+        let Seen { health, why, foreign } = seen;
+        Self { id: &member.id, name: display_name(member).into(), health, why, foreign, ghost }
+    }
+}
+
+/// Tells voters of one name apart by their ids: the first eight digits where those differ.
+pub(crate) fn label(voters: &mut [Voter<'_>]) {
+    let mut by_name: HashMap<String, Vec<usize>> = HashMap::new();
+    for (i, v) in voters.iter().enumerate().filter(|(_, v)| v.name != v.id) {
+        by_name.entry(v.name.to_string()).or_default().push(i);
+    }
+    for same in by_name.into_values().filter(|same| same.len() > 1) {
+        let short = |i: usize| voters[i].id.get(..8).unwrap_or(voters[i].id);
+        let differ: HashSet<&str> = same.iter().map(|i| short(*i)).collect();
+        let whole = differ.len() < same.len();
+        let labels: Vec<String> = same
+            .iter()
+            .map(|i| format!("{} (id {})", voters[*i].name, if whole { voters[*i].id } else { short(*i) }))
+            .collect();
+        same.into_iter().zip(labels).for_each(|(i, label)| voters[i].name = label.into());
+    }
 }
 
 /// What linearizable reads show.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Proof {
     /// One ended after so many milliseconds: a quorum answered it.
-    Read { ms: f64 },
+    Read {
+        ms: f64,
+        /// Who got it, and who had lost its own reads before that, in words: the doubt is theirs alone.
+        against: Option<(String, String)>,
+    },
     /// Every one failed that was tried at a living voter.
     Failed(String),
     /// None was tried.
     None,
 }
 
-/// How the words of a voter begin that answers for another cluster.
-pub(crate) const OF_ANOTHER_CLUSTER: &str = "belongs to another cluster";
-
 impl Voter<'_> {
-    fn is_foreign(&self) -> bool {
-        self.why.starts_with(OF_ANOTHER_CLUSTER)
-    }
-
     /// It is away and may come back as the member it is: no ghost, and not of another cluster.
     pub(crate) fn may_return(&self) -> bool {
-        self.health != Health::Healthy && !self.ghost && !self.is_foreign()
+        self.health != Health::Healthy && self.ghost.is_none() && !self.foreign
     }
 }
 
@@ -83,6 +125,8 @@ pub(crate) struct Tally<'a> {
     /// Since when no linearizable read has been answered, anywhere.
     pub(crate) no_read_since: Option<Timestamp>,
     pub(crate) list_may_be_stale: bool,
+    /// Who leads and how many see it so, to follow in the sentence; empty when that is not told.
+    pub(crate) leader: String,
     /// Who looked, to end the sentence; empty for one node.
     pub(crate) seen_from: String,
     /// The newest snapshot known, in words.
@@ -128,15 +172,15 @@ impl Tally<'_> {
     }
 
     fn returning(&self, of: &[Health]) -> Vec<&str> {
-        self.voters.iter().filter(|v| v.may_return() && of.contains(&v.health)).map(|v| v.name).collect()
+        self.voters.iter().filter(|v| v.may_return() && of.contains(&v.health)).map(|v| &*v.name).collect()
     }
 
     /// Whom `EtcdMembership` tells what to do about, to follow a sentence: they do not come back by waiting.
     fn of_membership(&self) -> String {
         let away = |foreign: bool| {
             let all = self.voters.iter().filter(|v| v.health != Health::Healthy);
-            let of = all.filter(|v| v.is_foreign() == foreign && (foreign || v.ghost));
-            names(of.map(|v| v.name), NAMED)
+            let of = all.filter(|v| v.foreign == foreign && (foreign || v.ghost.is_some()));
+            names(of.map(|v| &*v.name), NAMED)
         };
         let (foreign, ghosts) = (away(true), away(false));
         let mut out = String::new();
@@ -144,14 +188,14 @@ impl Tally<'_> {
             out.push_str(&format!(" Of another cluster: {foreign}; see EtcdMembership."));
         }
         if !ghosts.is_empty() {
-            out.push_str(&format!(" Without a Kubernetes node: {ghosts}; see EtcdMembership."));
+            out.push_str(&format!(" Ghosts: {ghosts}; see EtcdMembership."));
         }
         out
     }
 
     /// Names of the voters whose health is among `of`.
     fn named(&self, of: &[Health]) -> String {
-        names(self.voters.iter().filter(|v| of.contains(&v.health)).map(|v| v.name), NAMED)
+        names(self.voters.iter().filter(|v| of.contains(&v.health)).map(|v| &*v.name), NAMED)
     }
 }
 
@@ -187,9 +231,18 @@ fn holds(tally: &Tally<'_>, at: Timestamp) -> Finding {
     let voters = tally.voters.len();
     let (healthy, unknown) = (tally.count(Health::Healthy), tally.count(Health::Unknown));
     let numbers = tally.numbers();
-    let read = match tally.proof {
-        Proof::Read { ms } => format!("; a linearizable read took {ms:.1} ms"),
+    let read = match &tally.proof {
+        Proof::Read { ms, against: None } => format!("; a linearizable read took {ms:.1} ms"),
+        Proof::Read { ms, against: Some((by, without)) } => {
+            format!("; a linearizable read of {by} took {ms:.1} ms after {without} had lost theirs")
+        }
         _ => String::new(),
+    };
+    let read = format!("{read}{}", tally.leader);
+    // Nobody who had a quorum has lost it: there is nothing that has to settle before the doubt ends.
+    let clear = match &tally.proof {
+        Proof::Read { against: Some(_), .. } => Duration::ZERO,
+        _ => CLEAR,
     };
     let from = &tally.seen_from;
     let new =
@@ -225,7 +278,7 @@ fn holds(tally: &Tally<'_>, at: Timestamp) -> Finding {
             )),
             _ => new(Severity::Ok, R::EtcdQuorumMet, format!("Quorum holds: {numbers}{read}{from}.")),
         };
-        return finding.waits(REDUCED_RAISE, CLEAR);
+        return finding.waits(REDUCED_RAISE, clear);
     }
 
     let unhealthy = tally.unhealthy();
@@ -235,10 +288,11 @@ fn holds(tally: &Tally<'_>, at: Timestamp) -> Finding {
     if !seen_enough || (unknown > 0 && healthy + unknown == voters) {
         // At best as bad as no tolerance: either the way to the others is closed, or the read was the last one.
         let severity = if at_best == 0 { Severity::Error } else { Severity::Warn };
-        return new(severity, R::EtcdVotersUnseen, message).waits(REDUCED_RAISE, CLEAR).advice(format!(
-            "Let this node reach the client port (2379) of {} with its client certificate; until then it cannot tell \
+        let who = if from.is_empty() { "this node" } else { "a node that reports" };
+        return new(severity, R::EtcdVotersUnseen, message).waits(REDUCED_RAISE, clear).advice(format!(
+            "Let {who} reach the client port (2379) of {} with its client certificate; until then nobody can tell here \
              whether {} or {at_best} more of {voters} may fail.",
-            tally.named(&[Health::Unknown, Health::Down, Health::NoLeader]),
+            tally.named(&AWAY),
             tolerated(voters, healthy)
         ));
     }
@@ -255,18 +309,18 @@ fn holds(tally: &Tally<'_>, at: Timestamp) -> Finding {
             )
         };
         return new(Severity::Warn, R::EtcdToleranceReduced, message)
-            .waits(REDUCED_RAISE, CLEAR)
+            .waits(REDUCED_RAISE, clear)
             .advice(advice);
     }
     // A ghost will not come back and was counted against the cluster all along: a standing fault, not an incident.
-    let only_ghosts = tally.voters.iter().all(|v| v.health == Health::Healthy || v.ghost);
+    let only_ghosts = tally.voters.iter().all(|v| v.health == Health::Healthy || v.ghost.is_some());
     let severity = if only_ghosts { Severity::Warn } else { Severity::Error };
     let away = tally.named(&AWAY);
     let back = names(tally.returning(&AWAY), NAMED);
     let advice = if only_ghosts {
         format!(
-            "{away}: no Kubernetes node and still counted, so quorum is {} of {voters}. A person who knows that the machine is \
-             gone for good removes the member; Outrider does not.",
+            "Ghosts still count ({away}), so quorum is {} of {voters}. A person who has made sure that no machine is behind them \
+             removes them, as EtcdMembership tells; Outrider does not.",
             quorum_of(voters)
         )
     } else if back.is_empty() {
@@ -284,7 +338,7 @@ fn holds(tally: &Tally<'_>, at: Timestamp) -> Finding {
         )
     };
     let message = format!("The next loss stops the cluster: {numbers}; {unhealthy}{read}{from}.");
-    new(severity, R::EtcdNoTolerance, message).waits(REDUCED_RAISE, CLEAR).advice(advice)
+    new(severity, R::EtcdNoTolerance, message).waits(REDUCED_RAISE, clear).advice(advice)
 }
 
 fn lost(tally: &Tally<'_>, at: Timestamp) -> Finding {

@@ -54,6 +54,7 @@ impl<'a> Space<'a> {
         let bytes = |n: i64| u64::try_from(n).unwrap_or(0);
         let size = bytes(status.db_size_bytes);
         let in_use = bytes(status.db_in_use_bytes);
+        // A negative one switches etcd's quota off (etcd-io/etcd:server/storage/quota.go) or is no number at all.
         let quota = bytes(status.quota_bytes);
         let local = etcd
             .endpoints
@@ -66,7 +67,7 @@ impl<'a> Space<'a> {
             name: name_of(etcd.members.value(), &status.member_id),
             id: &status.member_id,
             size,
-            in_use: (in_use > 0 || size == 0).then_some(in_use.min(size)),
+            in_use: (in_use > 0).then_some(in_use.min(size)),
             quota: if quota == 0 { DEFAULT_QUOTA } else { quota },
             quota_is_default: quota == 0,
             quota_as_on: None,
@@ -77,7 +78,8 @@ impl<'a> Space<'a> {
     /// that of one which told it, for a cluster is set up alike.
     fn all(etcd: &'a EtcdFacts) -> Vec<Self> {
         let statuses = etcd.endpoints.iter().filter_map(|e| e.status.value());
-        let mut all: Vec<Self> = statuses.map(|status| Self::of(etcd, status)).collect();
+        let mut all: Vec<Self> =
+            statuses.filter(|s| has_size(s)).map(|status| Self::of(etcd, status)).collect();
         let told = all.iter().find(|s| !s.quota_is_default).map(|s| (s.name, s.quota));
         if let Some((name, quota)) = told {
             for space in all.iter_mut().filter(|s| s.quota_is_default) {
@@ -85,6 +87,11 @@ impl<'a> Space<'a> {
             }
         }
         all
+    }
+
+    /// Whether the member did not tell its quota itself.
+    fn quota_is_assumed(&self) -> bool {
+        self.quota_is_default || self.quota_as_on.is_some()
     }
 
     /// Share of the quota in use, in percent; by size where the version does not say what is in use.
@@ -131,7 +138,48 @@ impl<'a> Space<'a> {
     }
 }
 
+/// A database file is never empty: etcd lays out its first pages when it makes it.
+fn has_size(status: &EndpointStatus) -> bool {
+    status.db_size_bytes > 0
+}
+
+/// Sizes and quotas that no member can have, in words.
+fn nonsense(etcd: &EtcdFacts) -> Vec<String> {
+    let statuses = etcd.endpoints.iter().filter_map(|e| e.status.value());
+    let mut out: Vec<String> = statuses
+        .flat_map(|s| {
+            let name = name_of(etcd.members.value(), &s.member_id);
+            let size =
+                (!has_size(s)).then(|| format!("{name} told a database size of {} bytes", s.db_size_bytes));
+            let quota =
+                (s.quota_bytes < 0).then(|| format!("{name} told a quota of {} bytes", s.quota_bytes));
+            size.into_iter().chain(quota)
+        })
+        .collect();
+    out.dedup();
+    out
+}
+
 pub(super) fn judge(etcd: &EtcdFacts, at: Timestamp, limits: &Thresholds) -> Finding {
+    let finding = judged(etcd, at, limits);
+    let nonsense = nonsense(etcd);
+    // What was told of the others stands when it is worse; fine it is not while a number is none.
+    if nonsense.is_empty() || (finding.status != Status::Unknown && finding.severity > Severity::Info) {
+        return finding;
+    }
+    let message = format!(
+        "Whether there is space cannot be told: {}, which is no number to go by. Of what else was told: {}",
+        names(&nonsense, 7),
+        finding.message
+    );
+    Finding::unknown(TYPE, &UnknownCause::InvalidAnswer, Severity::Warn, at, message).advice(
+        "Ask the member itself (etcdctl endpoint status -w json: dbSize, dbSizeInUse; metric \
+         etcd_server_quota_backend_bytes, where below 0 means that the quota is switched off). What answers there may be no \
+         etcd, or a proxy.",
+    )
+}
+
+fn judged(etcd: &EtcdFacts, at: Timestamp, limits: &Thresholds) -> Finding {
     let spaces = Space::all(etcd);
     let (corrupt, no_space) = (Alarmed::of(etcd, CORRUPT), Alarmed::of(etcd, NO_SPACE));
     let others = alarms::others(etcd);
@@ -243,13 +291,23 @@ fn no_space_alarm(
 
     let refused = "writes are refused for the whole cluster although health checks may pass";
 
-    // The alarm is the one sign that the quota may be smaller than the default, by which there would be room.
-    if space.quota_is_default && spaces.iter().all(has_room) && !used_up {
+    // The alarm is the one sign that the quota may be smaller than one that the alarmed member did not tell itself, be it
+    // the default or another member's, by which there would be room.
+    let assumed = spaces
+        .iter()
+        .filter(|s| s.quota_is_assumed())
+        .filter(|s| ids.is_empty() || ids.iter().any(|id| id == s.id));
+    let assumed = names(assumed.map(|s| s.name), 7);
+    if !assumed.is_empty() && spaces.iter().all(has_room) && !used_up {
+        let by = match space.quota_as_on {
+            Some(other) => format!("that of {other}"),
+            None => "the default".to_owned(),
+        };
         let message = format!(
-            "{set}: {refused}; its quota is not known here, and by the default there is room. {numbers}."
+            "{set}: {refused}; the quota of {assumed} is not known here, and by {by} there is room. {numbers}."
         );
         return new(R::EtcdNoSpace, message).advice(format!(
-            "Do not restart etcd. First look up the quota of {who} (--quota-backend-bytes, metric \
+            "Do not restart etcd. First look up the quota of {assumed} (--quota-backend-bytes, metric \
              etcd_server_quota_backend_bytes). Where the file is near it and little of \
              it is in use, a person defragments one member after the other{}, then clears the alarm; where most is in use, \
              objects are removed and compacted or the quota made larger before that. Where there is room by it, only the \
@@ -260,19 +318,10 @@ fn no_space_alarm(
     if all_told && spaces.iter().all(has_room) && !used_up {
         let message =
             format!("{set} although space is back ({numbers}): writes stay refused for the whole cluster.");
-        let clear = format!(
+        return new(R::EtcdAlarmLeftOver, message).advice(format!(
             "The alarm is still set on {who}; a person clears it (etcdctl alarm disarm). Outrider does not, and a restart \
              does not help."
-        );
-        let assumed = space.quota_as_on.is_some();
-        return new(R::EtcdAlarmLeftOver, message).advice(match assumed {
-            false => clear,
-            // An alarm is the one sign that the quota may be smaller than what is assumed.
-            true => format!(
-                "{clear} First look up the quota of {who} (metric etcd_server_quota_backend_bytes): where it is smaller than \
-                 assumed, space is not back, and objects are removed and compacted or the quota raised before."
-            ),
-        });
+        ));
     }
     match space.freeable() {
         Some(freed) if !used_up => new(

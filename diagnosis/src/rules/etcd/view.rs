@@ -1,18 +1,31 @@
 //! Who of a member list is healthy, as one node's endpoints show it.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use outrider_protocol::{
-    EndpointFacts, EndpointStatus, EtcdFacts, Fact, Member, MemberList, Timestamp, UnknownCause,
+    Distribution, EndpointFacts, EndpointStatus, EtcdFacts, Fact, Member, MemberList, Timestamp, UnknownCause,
 };
 
-use super::membership::{has_node, mark_rebuilt};
-use super::quorum::{Health, OF_ANOTHER_CLUSTER, Proof, Tally, Voter};
+use super::membership::{Rebuilt, has_node};
+use super::quorum::{Ghost, Health, Proof, Tally, Voter, label};
 use crate::wording::Span;
+
+/// etcd's own default, and what RKE2 and K3s set (`facts/etcd.md`, section 2).
+const ELECTION: Duration = Duration::from_secs(1);
+const ELECTION_OF_RANCHER: Duration = Duration::from_secs(5);
+/// etcd refuses to start with a longer one (etcd-io/etcd:server/embed/config.go, `maxElectionMs`).
+const ELECTION_AT_MOST: Duration = Duration::from_secs(50);
 
 /// The name people know a member by; its id until it has started once.
 pub(crate) fn display_name(member: &Member) -> &str {
     if member.name.is_empty() { &member.id } else { &member.name }
+}
+
+/// Name and id, as a person who types the command needs them.
+pub(crate) fn with_id(member: &Member) -> String {
+    if member.name.is_empty() { member.id.clone() } else { format!("{} with id {}", member.name, member.id) }
 }
 
 /// The name of the member with `id`, or the id itself when the list does not have it.
@@ -20,62 +33,128 @@ pub(crate) fn name_of<'a>(list: Option<&'a MemberList>, id: &'a str) -> &'a str 
     list.and_then(|l| l.members.iter().find(|m| m.id == id)).map_or(id, display_name)
 }
 
-/// Counts the voters of `list` by what `etcd`'s endpoints answered.
+/// The election timeout that `etcd` runs with. One of 0 was not told: certainty must not come at once because of it.
+pub(crate) fn election_timeout(etcd: &EtcdFacts) -> Duration {
+    match etcd.election_timeout_ms {
+        0 if matches!(etcd.distribution, Distribution::Rke2 | Distribution::K3s) => ELECTION_OF_RANCHER,
+        0 => ELECTION,
+        ms => Duration::from_millis(u64::from(ms)).min(ELECTION_AT_MOST),
+    }
+}
+
+/// The list with each member once, and in words the ids that it names more often. Of two of one id that differ the one
+/// that votes counts, for a voter too many is the safer error.
+pub(crate) fn distinct(list: &MemberList) -> (Cow<'_, MemberList>, Vec<String>) {
+    let mut places: HashMap<&str, Vec<usize>> = HashMap::with_capacity(list.members.len());
+    for (i, m) in list.members.iter().enumerate() {
+        places.entry(&m.id).or_default().push(i);
+    }
+    if places.len() == list.members.len() {
+        return (Cow::Borrowed(list), Vec::new());
+    }
+    let mut repeated = Vec::new();
+    let mut members = Vec::with_capacity(places.len());
+    for (i, m) in list.members.iter().enumerate() {
+        let same = places.get(m.id.as_str()).map_or(&[][..], Vec::as_slice);
+        if same.first() != Some(&i) {
+            continue;
+        }
+        let all = || same.iter().map(|p| &list.members[*p]);
+        if same.len() > 1 {
+            let mut named: Vec<&str> = all().map(display_name).collect();
+            named.dedup();
+            repeated.push(format!("{} {} times, as {}", m.id, same.len(), crate::wording::names(named, 3)));
+        }
+        members.extend(all().find(|m| !m.is_learner).or_else(|| all().next()).cloned());
+    }
+    (Cow::Owned(MemberList { members, ..list.clone() }), repeated)
+}
+
+/// Counts the voters of `list`, each of which it names once, by what `etcd`'s endpoints answered.
 pub(crate) fn tally<'a>(
     etcd: &'a EtcdFacts,
     list: &'a MemberList,
-    nodes: Option<&[String]>,
+    nodes: Option<&'a [String]>,
     now: Timestamp,
 ) -> Tally<'a> {
-    let voters = list.members.iter().filter(|m| !m.is_learner).map(|member| {
-        let (health, why) = health(etcd, list, member, now);
-        let ghost = nodes.is_some_and(|nodes| !member.name.is_empty() && !has_node(&member.name, nodes));
-        Voter { id: &member.id, name: display_name(member), health, why, ghost }
+    let seen: Vec<Seen> =
+        list.members.iter().map(|m| health(endpoints_of(etcd, m), &list.cluster_id, m, now)).collect();
+    let rebuilt =
+        Rebuilt::among(list, |i| seen[i].health, nodes.unwrap_or_default().iter().map(String::as_str));
+    let no_node = |m: &Member| nodes.is_some_and(|nodes| !m.name.is_empty() && !has_node(&m.name, nodes));
+    let voters = list.members.iter().zip(seen).enumerate().filter(|(_, (m, _))| !m.is_learner);
+    let voters = voters.map(|(i, (m, seen))| {
+        let ghost = if no_node(m) { Some(Ghost::WithoutNode) } else { rebuilt.ghost(i) };
+        Voter::new(m, seen, ghost)
     });
     let mut voters: Vec<Voter<'_>> = voters.collect();
-    mark_rebuilt(&mut voters, nodes.unwrap_or_default());
+    label(&mut voters);
     Tally {
         voters,
         learners: list.members.iter().filter(|m| m.is_learner).count(),
         proof: proof(etcd),
-        election_timeout: Duration::from_millis(u64::from(etcd.election_timeout_ms)),
+        election_timeout: election_timeout(etcd),
         no_read_since: etcd.no_read_since,
         list_may_be_stale: !list.linearizable,
+        leader: String::new(),
         seen_from: String::new(),
         snapshot: etcd.snapshots.as_ref().and_then(Fact::value).and_then(super::snapshots::newest_words),
     }
 }
 
-/// Endpoints that belong to `member`: who answered decides, then what the sensor matched, then the published URLs.
+/// The id of the member that an endpoint belongs to: who answered decides, then what the sensor matched.
+pub(crate) fn member_of(e: &EndpointFacts) -> Option<&str> {
+    let told = e.status.value().map(|s| s.member_id.as_str()).filter(|id| !id.is_empty());
+    told.or(Some(e.member_id.as_str()).filter(|id| !id.is_empty()))
+}
+
+/// Whether the member publishes the endpoint's URL.
+pub(crate) fn publishes(member: &Member, e: &EndpointFacts) -> bool {
+    member.client_urls.iter().any(|url| url.trim_end_matches('/') == e.endpoint.trim_end_matches('/'))
+}
+
+/// Endpoints that belong to `member`: by their id, then by the published URLs.
 pub(crate) fn endpoints_of<'a>(
     etcd: &'a EtcdFacts,
     member: &'a Member,
 ) -> impl Iterator<Item = &'a EndpointFacts> {
-    etcd.endpoints.iter().filter(move |e| match (e.status.value(), e.member_id.as_str()) {
-        (Some(status), _) if !status.member_id.is_empty() => status.member_id == member.id,
-        (_, "") => {
-            member.client_urls.iter().any(|url| url.trim_end_matches('/') == e.endpoint.trim_end_matches('/'))
-        }
-        (_, id) => id == member.id,
+    etcd.endpoints.iter().filter(move |e| match member_of(e) {
+        Some(id) => id == member.id,
+        None => publishes(member, e),
     })
 }
 
-/// The best that any endpoint of `member` showed, and in words why that is not better.
-pub(crate) fn health(
-    etcd: &EtcdFacts,
-    list: &MemberList,
+/// What is seen of one member.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) health: Health,
+    /// Why that is not better, to follow the member's name in a sentence.
+    pub(crate) why: String,
+    /// It answers for another cluster.
+    pub(crate) foreign: bool,
+}
+
+impl Seen {
+    pub(crate) fn new(health: Health, why: impl Into<String>) -> Self {
+        Self { health, why: why.into(), foreign: false }
+    }
+}
+
+/// The best that any of `endpoints`, which are those of `member`, showed.
+pub(crate) fn health<'e>(
+    endpoints: impl Iterator<Item = &'e EndpointFacts>,
+    cluster_id: &str,
     member: &Member,
     now: Timestamp,
-) -> (Health, String) {
-    let seen = endpoints_of(etcd, member).map(|e| endpoint_health(e, &list.cluster_id, now));
-    let best = seen.max_by_key(|(health, _)| *health);
-    best.unwrap_or_else(|| {
+) -> Seen {
+    let seen = endpoints.map(|e| endpoint_health(e, cluster_id, now));
+    seen.max_by_key(|seen| seen.health).unwrap_or_else(|| {
         if member.name.is_empty() {
-            (Health::Down, "was added and has never started".to_owned())
+            Seen::new(Health::Down, "was added and has never started")
         } else if member.client_urls.is_empty() {
-            (Health::Down, "publishes no client address".to_owned())
+            Seen::new(Health::Down, "publishes no client address")
         } else {
-            (Health::Unknown, "was not asked".to_owned())
+            Seen::new(Health::Unknown, "was not asked")
         }
     })
 }
@@ -86,34 +165,35 @@ pub(crate) fn silent_for(e: &EndpointFacts, now: Timestamp) -> String {
     silence.map(|d| format!(" for {}", Span(d))).unwrap_or_default()
 }
 
-fn endpoint_health(e: &EndpointFacts, cluster_id: &str, now: Timestamp) -> (Health, String) {
+fn endpoint_health(e: &EndpointFacts, cluster_id: &str, now: Timestamp) -> Seen {
     let since = silent_for(e, now);
     match &e.status {
         Fact::Known { value: status, .. } => status_health(status, cluster_id),
         Fact::Unknown { cause, detail, .. } if is_down(cause) => {
-            (Health::Down, format!("does not answer at {}{since}: {cause}, {detail}", e.endpoint))
+            Seen::new(Health::Down, format!("does not answer at {}{since}: {cause}, {detail}", e.endpoint))
         }
         Fact::Unknown { cause, detail, .. } => {
-            (Health::Unknown, format!("could not be asked at {}: {cause}, {detail}", e.endpoint))
+            Seen::new(Health::Unknown, format!("could not be asked at {}: {cause}, {detail}", e.endpoint))
         }
-        Fact::Absent { .. } => (Health::Down, format!("is not there at {}{since}", e.endpoint)),
+        Fact::Absent { .. } => Seen::new(Health::Down, format!("is not there at {}{since}", e.endpoint)),
         Fact::NotApplicable { reason, .. } => {
-            (Health::Unknown, format!("was not asked at {}: {reason}", e.endpoint))
+            Seen::new(Health::Unknown, format!("was not asked at {}: {reason}", e.endpoint))
         }
     }
 }
 
 /// What a member's answer says of it.
-pub(super) fn status_health(status: &EndpointStatus, cluster_id: &str) -> (Health, String) {
+pub(super) fn status_health(status: &EndpointStatus, cluster_id: &str) -> Seen {
     if !cluster_id.is_empty() && !status.cluster_id.is_empty() && status.cluster_id != cluster_id {
-        return (Health::Down, format!("{OF_ANOTHER_CLUSTER} ({})", status.cluster_id));
+        let why = format!("belongs to another cluster ({})", status.cluster_id);
+        return Seen { foreign: true, ..Seen::new(Health::Down, why) };
     }
     if lacks_leader(status) {
-        return (Health::NoLeader, "answers and sees no leader".to_owned());
+        return Seen::new(Health::NoLeader, "answers and sees no leader");
     }
     match status.errors.iter().find(|e| !is_alarm(e)) {
-        Some(error) => (Health::Down, format!("answers with an error: {error}")),
-        None => (Health::Healthy, String::new()),
+        Some(error) => Seen::new(Health::Down, format!("answers with an error: {error}")),
+        None => Seen::new(Health::Healthy, ""),
     }
 }
 
@@ -146,7 +226,7 @@ pub(crate) fn proof(etcd: &EtcdFacts) -> Proof {
     let mut failed = None;
     for e in &etcd.endpoints {
         match &e.linearizable_read {
-            Fact::Known { value, .. } => return Proof::Read { ms: *value },
+            Fact::Known { value, .. } => return Proof::Read { ms: *value, against: None },
             // Learners refuse such reads (D7), a refused credential proves nothing, and a member cut off from the
             // leader fails by itself while the others go on.
             Fact::Unknown { cause, detail, .. }

@@ -14,6 +14,7 @@ fn cluster(nodes: &[(usize, Status, Option<NodeNetwork>)]) -> Option<Finding> {
             region: "",
             etcd: None,
             network: network.as_ref(),
+            received: None,
         })
         .collect();
     let j = fleet::judge_cluster("c", &members, world::now());

@@ -1,0 +1,312 @@
+//! All reports of one cluster, sorted and sorted out: whose count, by whose clock, and what each says of whom.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use outrider_protocol::{
+    EndpointFacts, EtcdFacts, Fact, Member as EtcdMember, MemberList, NodeNetwork, Status, Timestamp,
+};
+
+use super::{NAMED, join, snapshots};
+use crate::rules::etcd::membership::kubernetes_nodes;
+use crate::rules::etcd::quorum::Tally;
+use crate::rules::etcd::view;
+use crate::wording::names;
+
+/// A reading this old is stale even from a node that is heard: whole states are sent again more often than that.
+const STALE_AFTER: Duration = Duration::from_secs(3600);
+
+/// One node of a cluster, as the coordinator knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Member<'a> {
+    /// Name of the node.
+    pub name: &'a str,
+    /// Whether it is heard: `True` while it reports in time.
+    pub ready: Status,
+    /// Zone; empty when unknown.
+    pub zone: &'a str,
+    /// Region; empty when unknown.
+    pub region: &'a str,
+    /// Its last report's view of etcd; `None` for a node that has none.
+    pub etcd: Option<&'a Fact<EtcdFacts>>,
+    /// Its last report of where it stands on the network and whom it reaches; `None` for a node without Kubernetes.
+    pub network: Option<&'a NodeNetwork>,
+    /// When that report came in; `None` where nobody received it, as with a captured file: the node's clock is taken
+    /// for ours then, as far as it is not ahead.
+    pub received: Option<Received>,
+}
+
+/// When a report came in, by both clocks: how old its readings are does not hang on whether the node's clock is right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// By the clock of whoever judges.
+    pub at: Timestamp,
+    /// By the node's clock, when it sent it.
+    pub sent_at: Timestamp,
+}
+
+/// One report that counts.
+pub(crate) struct View<'a> {
+    pub(super) node: &'a str,
+    pub(super) etcd: &'a EtcdFacts,
+    /// When it was read, by our clock.
+    pub(super) at: Timestamp,
+    /// Our clock minus its, in milliseconds.
+    offset_ms: i64,
+    /// Nothing that it tells happened later, by our clock.
+    heard: Timestamp,
+    /// Member on this node; empty when it could not be told.
+    pub(super) local_id: &'a str,
+    /// Cluster id; empty when it could not be told.
+    pub(super) cluster_id: &'a str,
+}
+
+impl<'a> View<'a> {
+    fn of(
+        node: &'a str,
+        etcd: &'a EtcdFacts,
+        read: Timestamp,
+        received: Option<Received>,
+        now: Timestamp,
+    ) -> Self {
+        let local = || etcd.endpoints.iter().filter(|e| e.local);
+        let status = local().find_map(|e| e.status.value());
+        let matched = local().map(|e| e.member_id.as_str()).find(|id| !id.is_empty());
+        let between = |ours: Timestamp, its: Timestamp| ours.as_millis().saturating_sub(its.as_millis());
+        let (heard, offset_ms) = match received {
+            Some(r) => (r.at.min(now), between(r.at, r.sent_at)),
+            None => (now, between(now, read).min(0)),
+        };
+        let mut view = Self {
+            node,
+            etcd,
+            at: read,
+            offset_ms,
+            heard,
+            local_id: status.map(|s| s.member_id.as_str()).or(matched).unwrap_or_default(),
+            // The local member's own word first: a list asked from elsewhere may be another cluster's.
+            cluster_id: status
+                .map(|s| s.cluster_id.as_str())
+                .or(etcd.members.value().map(|l| l.cluster_id.as_str()))
+                .unwrap_or_default(),
+        };
+        view.at = view.by_our_clock(read);
+        view
+    }
+
+    pub(super) fn list(&self) -> Option<&'a MemberList> {
+        self.etcd.members.value().filter(|l| self.cluster_id.is_empty() || l.cluster_id == self.cluster_id)
+    }
+
+    /// A time that this report tells, by our clock: one clock that is ahead must not make a loss newer than every answer.
+    pub(super) fn by_our_clock(&self, told: Timestamp) -> Timestamp {
+        self.dated(told).min(self.heard)
+    }
+
+    /// The date of a file of that machine, by our clock; one that lies ahead stays ahead.
+    pub(super) fn dated(&self, told: Timestamp) -> Timestamp {
+        Timestamp::from_millis(told.as_millis().saturating_add(self.offset_ms))
+    }
+
+    /// A time of ours, by its clock: what it tells is held against that.
+    pub(super) fn by_its_clock(&self, ours: Timestamp) -> Timestamp {
+        Timestamp::from_millis(ours.as_millis().saturating_sub(self.offset_ms))
+    }
+
+    /// Whether the member on this node answered its own agent.
+    pub(super) fn lives(&self) -> bool {
+        self.etcd.endpoints.iter().any(|e| e.local && e.status.value().is_some())
+    }
+}
+
+/// A node with etcd whose report does not count.
+pub(super) struct Quiet<'a> {
+    pub(super) node: &'a str,
+    pub(super) why: Cow<'a, str>,
+}
+
+/// What a report says of a member: the report's place in the group, and the endpoint.
+pub(super) type Said<'a> = (usize, &'a EndpointFacts);
+
+/// All reports of one cluster, sorted and sorted out.
+pub(crate) struct Joined<'a> {
+    /// Every node, by name, each once.
+    pub(super) members: Vec<&'a Member<'a>>,
+    /// Reports of the cluster that most nodes belong to, by node.
+    pub(super) group: Vec<View<'a>>,
+    /// Reports of nodes that belong to other clusters.
+    pub(super) others: Vec<View<'a>>,
+    pub(super) quiet: Vec<Quiet<'a>>,
+    /// The member list that counts, each member once; `None` when no report has one.
+    pub(super) list: Option<Cow<'a, MemberList>>,
+    /// Member ids that the list names more than once, in words.
+    pub(super) repeated: Vec<String>,
+    /// What is said of each member, by its id: looked up, for lists and reports may be many.
+    said: HashMap<&'a str, Vec<Said<'a>>>,
+    /// What is said of members that only a published URL tells.
+    unnamed: Vec<Said<'a>>,
+    /// The newest names of Kubernetes nodes with which members can be matched, and the members their report lists.
+    nodes: Option<(&'a [String], HashSet<&'a str>)>,
+    /// When the newest report was read.
+    pub(super) at: Timestamp,
+    pub(super) now: Timestamp,
+}
+
+impl<'a> Joined<'a> {
+    pub(super) fn of(members: &'a [Member<'a>], now: Timestamp) -> Self {
+        let sorted = each_once(members);
+        let (mut views, mut quiet) = (Vec::with_capacity(sorted.len()), Vec::new());
+        for m in &sorted {
+            let mut not_counted = |why: Cow<'a, str>| quiet.push(Quiet { node: m.name, why });
+            match m.etcd {
+                None | Some(Fact::NotApplicable { .. } | Fact::Absent { .. }) => {}
+                Some(_) if m.ready != Status::True => not_counted("silent".into()),
+                Some(Fact::Known { value, at, .. }) => {
+                    let view = View::of(m.name, value, *at, m.received, now);
+                    if now.since(view.at) <= STALE_AFTER {
+                        views.push(view);
+                    } else {
+                        not_counted("stale".into());
+                    }
+                }
+                Some(Fact::Unknown { cause, .. }) => not_counted(Cow::Borrowed(cause.as_str())),
+            }
+        }
+        let at = views.iter().map(|v| v.at).max().unwrap_or(now);
+        let (group, others) = by_cluster(views);
+        let (list, repeated) = match newest_list(&group) {
+            Some(list) => {
+                let (list, repeated) = view::distinct(list);
+                (Some(list), repeated)
+            }
+            None => (None, Vec::new()),
+        };
+        let (mut said, mut unnamed) = (HashMap::new(), Vec::new());
+        for (place, e) in
+            group.iter().enumerate().flat_map(|(i, v)| v.etcd.endpoints.iter().map(move |e| (i, e)))
+        {
+            match view::member_of(e) {
+                Some(id) => {
+                    said.entry(id).or_insert_with(|| Vec::with_capacity(group.len())).push((place, e))
+                }
+                None => unnamed.push((place, e)),
+            }
+        }
+        let nodes = newest_nodes(&group);
+        Self { members: sorted, group, others, quiet, list, repeated, said, unnamed, nodes, at, now }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.group.is_empty() && self.others.is_empty() && self.quiet.is_empty()
+    }
+
+    /// The node of this name.
+    pub(super) fn node(&self, name: &str) -> Option<&'a Member<'a>> {
+        self.members.binary_search_by(|m| m.name.cmp(name)).ok().map(|i| self.members[i])
+    }
+
+    /// The report of the node of this name.
+    pub(super) fn view_of(&self, node: &str) -> Option<&View<'a>> {
+        self.group.binary_search_by(|v| v.node.cmp(node)).ok().map(|i| &self.group[i])
+    }
+
+    /// The report of the node that runs this member.
+    pub(super) fn own_view(&self, id: &str) -> Option<&View<'a>> {
+        let said = self.said.get(id)?;
+        said.iter().map(|(place, _)| &self.group[*place]).find(|v| v.local_id == id)
+    }
+
+    /// Everything that is said of `member`, the words of one report together.
+    pub(super) fn said_of(&self, member: &EtcdMember) -> Cow<'_, [Said<'a>]> {
+        let by_id = self.said.get(member.id.as_str()).map_or(&[][..], Vec::as_slice);
+        let by_url: Vec<Said<'a>> =
+            self.unnamed.iter().filter(|(_, e)| view::publishes(member, e)).copied().collect();
+        if by_url.is_empty() {
+            return Cow::Borrowed(by_id);
+        }
+        let mut all = [by_id, &by_url].concat();
+        all.sort_by_key(|(place, _)| *place);
+        Cow::Owned(all)
+    }
+
+    /// Whether Kubernetes has the member's node: by the newest report that knows the nodes, if it lists the member. A
+    /// member without a name has never started, so no node can be told by it.
+    pub(super) fn kubernetes_node(&self, member: &EtcdMember) -> Status {
+        match &self.nodes {
+            Some((nodes, listed)) if !member.name.is_empty() && listed.contains(member.id.as_str()) => {
+                match crate::rules::etcd::membership::has_node(&member.name, nodes) {
+                    true => Status::True,
+                    false => Status::False,
+                }
+            }
+            _ => Status::Unknown,
+        }
+    }
+
+    /// Names of nodes that are known, to us or to Kubernetes.
+    pub(super) fn node_names(&self) -> impl Iterator<Item = &'a str> + Clone {
+        let told = self.nodes.as_ref().map_or(&[][..], |(nodes, _)| nodes);
+        self.members.iter().map(|m| m.name).chain(told.iter().map(String::as_str))
+    }
+
+    pub(super) fn tally<'s>(&'s self, list: &'s MemberList) -> Tally<'s> {
+        let mut tally = join::tally(self, list);
+        tally.seen_from = self.seen_from();
+        tally.snapshot = snapshots::newest(self).map(|newest| newest.words());
+        tally
+    }
+
+    fn seen_from(&self) -> String {
+        let mut out = format!("; by the reports of {}", names(self.group.iter().map(|v| v.node), NAMED));
+        if !self.quiet.is_empty() {
+            out.push_str("; no report counts of ");
+            out.push_str(&names(self.quiet.iter().map(|q| format!("{} ({})", q.node, q.why)), NAMED));
+        }
+        if !self.others.is_empty() {
+            out.push_str("; of another cluster, so not counted: ");
+            out.push_str(&names(self.others.iter().map(|v| v.node), NAMED));
+        }
+        out
+    }
+}
+
+/// By name; of two of one name (the same file given twice) the one that is heard, then the one that was read last.
+fn each_once<'a>(members: &'a [Member<'a>]) -> Vec<&'a Member<'a>> {
+    let mut sorted: Vec<&Member<'a>> = members.iter().collect();
+    let read = |m: &Member<'_>| m.etcd.map(Fact::at);
+    sorted.sort_by(|a, b| {
+        let better = |m: &Member<'_>| (m.ready == Status::True, read(m));
+        a.name.cmp(b.name).then_with(|| better(b).cmp(&better(a)))
+    });
+    sorted.dedup_by_key(|m| m.name);
+    sorted
+}
+
+/// The newest list that a quorum vouched for, else the newest of any.
+fn newest_list<'a>(group: &[View<'a>]) -> Option<&'a MemberList> {
+    let lists = group.iter().filter_map(|v| v.list().map(|l| (l.linearizable, v.at, l)));
+    lists
+        .filter(|(_, _, l)| !l.members.is_empty())
+        .max_by_key(|(vouched, at, _)| (*vouched, *at))
+        .map(|(_, _, l)| l)
+}
+
+fn newest_nodes<'a>(group: &[View<'a>]) -> Option<(&'a [String], HashSet<&'a str>)> {
+    let knows = group.iter().filter(|v| v.etcd.kubernetes_nodes.value().is_some() && v.list().is_some());
+    let mut knows: Vec<&View<'a>> = knows.collect();
+    knows.sort_by_key(|v| std::cmp::Reverse(v.at));
+    let (nodes, list) = knows.iter().find_map(|v| Some((kubernetes_nodes(v.etcd)?, v.list()?)))?;
+    Some((nodes, list.members.iter().map(|m| m.id.as_str()).collect()))
+}
+
+/// The reports of the cluster that most nodes belong to, and those of others. A report without an id goes with the
+/// majority; of groups of one size the one whose id sorts first, so that the answer does not change from turn to turn.
+fn by_cluster(views: Vec<View<'_>>) -> (Vec<View<'_>>, Vec<View<'_>>) {
+    let mut ids: HashMap<&str, usize> = HashMap::new();
+    for v in views.iter().filter(|v| !v.cluster_id.is_empty()) {
+        *ids.entry(v.cluster_id).or_default() += 1;
+    }
+    let main = ids.iter().max_by(|a, b| a.1.cmp(b.1).then(b.0.cmp(a.0))).map_or("", |(id, _)| *id);
+    views.into_iter().partition(|v| v.cluster_id.is_empty() || v.cluster_id == main)
+}

@@ -1,0 +1,146 @@
+//! Peer URLs as recorded and as expected (D11, D12, D13).
+
+use outrider_diagnosis::{Finding, judge};
+use outrider_protocol::*;
+
+use crate::etcd_quorum::etcd_node;
+use crate::world::{Change, etcd, kill, known, list_mut, unknown};
+use crate::{expect, only};
+
+fn membership(e: EtcdFacts) -> Finding {
+    only(&judge(&etcd_node(e)), ConditionType::EtcdMembership)
+}
+
+/// Three members of which the local one is recorded with `recorded` and expects `expected`.
+fn urls(recorded: &[&str], expected: &[&str]) -> EtcdFacts {
+    etcd(3).with(|e| {
+        list_mut(e).members[0].peer_urls = recorded.iter().map(|u| (*u).to_owned()).collect();
+        e.expected = Some(known(ExpectedMember {
+            name: "n1".into(),
+            peer_urls: expected.iter().map(|u| (*u).to_owned()).collect(),
+            ..ExpectedMember::default()
+        }));
+    })
+}
+
+#[test]
+fn d11_each_kind_of_difference_is_named() {
+    for (recorded, expected, kind) in [
+        ("http://10.0.0.1:2380", "https://10.0.0.1:2380", "differs: scheme;"),
+        ("https://10.0.0.1:2380", "https://10.0.0.9:2380", "differs: address;"),
+        ("https://10.0.0.1:2380", "https://10.0.0.1:2390", "differs: port;"),
+        ("https://10.0.0.1:2380", "https://[fd00::1]:2380", "differs: address family;"),
+        ("https://[fd00::1]:2380", "https://10.0.0.1:2380", "differs: address family;"),
+        ("http://10.0.0.1:2380", "https://10.0.0.9:2390", "differs: scheme, address, port;"),
+        ("https://a.example:2380", "https://b.example:2380", "differs: address;"),
+    ] {
+        let f = membership(urls(&[recorded], &[expected]));
+        let words = [recorded, expected, kind, "n1", "next start", "does not update members"];
+        expect(&f, Status::False, Severity::Warn, ReasonCode::EtcdPeerUrlMismatch, &words);
+        // The member is down: this is why it does not come up.
+        let f = membership(urls(&[recorded], &[expected]).with(|e| kill(e, 1, 60)));
+        let words = [recorded, expected, kind, "refuses to start"];
+        expect(&f, Status::False, Severity::Error, ReasonCode::EtcdPeerUrlMismatch, &words);
+    }
+}
+
+#[test]
+fn d12_a_family_flip_leads_to_the_order_of_node_ip() {
+    let f = membership(urls(&["https://10.0.0.1:2380"], &["https://[2001:db8::1]:2380"]));
+    expect(
+        &f,
+        Status::False,
+        Severity::Warn,
+        ReasonCode::EtcdPeerUrlMismatch,
+        &["address family", "never dual-stack", "https://10.0.0.1:2380 first in node-ip"],
+    );
+}
+
+#[test]
+fn d13_an_address_without_brackets_is_named() {
+    for url in ["https://fd00::1:2380", "https://2001:db8:0:1::7", "https://fd00::1:2399"] {
+        let f = membership(etcd(3).with(|e| list_mut(e).members[1].peer_urls = vec![url.into()]));
+        let words = [url, "n2", "without brackets", "https://[fd00::1]:2380"];
+        expect(&f, Status::False, Severity::Error, ReasonCode::EtcdPeerUrlMismatch, &words);
+    }
+    let f = membership(urls(&["https://[fd00::1]:2380"], &["https://fd00::1:2380"]));
+    expect(
+        &f,
+        Status::False,
+        Severity::Warn,
+        ReasonCode::EtcdPeerUrlMismatch,
+        &["brackets", "fd00::1:2380 has none"],
+    );
+}
+
+#[test]
+fn a_peer_url_recorded_twice_is_a_duplicate() {
+    let f = membership(etcd(4).with(|e| {
+        list_mut(e).members[3].peer_urls = vec!["http://10.0.0.2:2380".into()];
+        list_mut(e).members[3].name.clear();
+    }));
+    expect(
+        &f,
+        Status::False,
+        Severity::Error,
+        ReasonCode::EtcdPeerUrlMismatch,
+        &[
+            "duplicate",
+            "https://10.0.0.2:2380 of n2 with id 0000000000000002 and 0000000000000004",
+            "Also: 1 voter added",
+        ],
+    );
+}
+
+#[test]
+fn what_etcd_takes_for_one_url_is_one() {
+    for (recorded, expected) in [
+        ("https://10.0.0.1:2380", "https://10.0.0.1:2380/"),
+        ("https://10.0.0.1:2380", "HTTPS://10.0.0.1:2380"),
+        ("https://[fd00::1]:2380", "https://[fd00:0:0::1]:2380"),
+        ("https://N1.example:2380", "https://n1.example:2380"),
+        ("https://10.0.0.1:2380", "https://[::ffff:10.0.0.1]:2380"),
+    ] {
+        let f = membership(urls(&[recorded], &[expected]));
+        assert_eq!(f.reason, ReasonCode::EtcdMembersExpected, "{recorded} {expected}: {f:#?}");
+        assert!(f.message.contains("peer URL is the configured one"), "{}", f.message);
+    }
+    let two = ["https://10.0.0.1:2380", "https://10.1.0.1:2380"];
+    let f = membership(urls(&[two[1], two[0]], &two));
+    assert_eq!(f.reason, ReasonCode::EtcdMembersExpected, "the order does not count: {f:#?}");
+    let f = membership(urls(&two, &two[..1]));
+    assert_eq!(f.reason, ReasonCode::EtcdPeerUrlMismatch, "one too many is a difference: {f:#?}");
+}
+
+#[test]
+fn a_name_against_an_address_is_no_difference_and_no_sameness() {
+    for (recorded, expected) in [
+        ("https://n1.example:2380", "https://10.0.0.1:2380"),
+        ("https://10.0.0.1:2380", "https://n1.example:2380"),
+        ("https://n1.example:2380", "https://[fd00::1]:2380"),
+    ] {
+        let f = membership(urls(&[recorded], &[expected]));
+        assert_eq!(f.reason, ReasonCode::EtcdMembersExpected, "{recorded} {expected}: {f:#?}");
+        assert!(!f.message.contains("peer URL is the configured one;"), "{}", f.message);
+        assert!(
+            f.message.contains("cannot be told") && f.message.contains("a name against an address"),
+            "{}",
+            f.message
+        );
+        assert!(f.message.contains(recorded) && f.message.contains(expected), "{}", f.message);
+    }
+    // What differs beside the name is told all the same.
+    let f = membership(urls(&["http://n1.example:2380"], &["https://10.0.0.1:2380"]));
+    assert_eq!(f.reason, ReasonCode::EtcdPeerUrlMismatch, "{f:#?}");
+}
+
+#[test]
+fn nothing_is_compared_with_what_was_not_read() {
+    for expected in
+        [None, Some(unknown(UnknownCause::PermissionDenied)), Some(known(ExpectedMember::default()))]
+    {
+        let f = membership(etcd(3).with(|e| e.expected = expected.clone()));
+        assert_eq!(f.reason, ReasonCode::EtcdMembersExpected, "{f:#?}");
+        assert!(!f.message.contains("peer URL"), "{}", f.message);
+    }
+}
