@@ -16,7 +16,8 @@ const BEAT_GAP: Duration = Duration::from_secs(1);
 /// Most and least time between tries to renew.
 const RENEW_RETRY: Duration = Duration::from_secs(300);
 const RENEW_LEAST: Duration = Duration::from_secs(10);
-/// A certificate is not renewed sooner than this after it was given, whatever the clocks say.
+/// A certificate is not renewed sooner than this after it was given, whatever the clocks say; one of a shorter life not
+/// before half of that.
 const RENEW_GAP: Duration = Duration::from_secs(60);
 /// More new epochs within a minute are no cure.
 const EPOCHS_A_MINUTE: usize = 3;
@@ -101,9 +102,13 @@ impl Delivery {
         if let Some(ledger) = &enrolled.ledger {
             let now = Instant::now();
             let clock = enrolled.server_time.unwrap_or_else(|| self.now());
-            let gap = if enrolled.server_time.is_some() { RENEW_GAP } else { Duration::ZERO };
+            let life = ledger.not_after.since(clock);
+            let gap = match enrolled.server_time {
+                Some(_) => RENEW_GAP.min(life / 2).max(BEAT_GAP),
+                None => Duration::ZERO,
+            };
             self.renew_at = now + ledger.renew_at.since(clock).max(gap);
-            self.ends_at = now + ledger.not_after.since(clock);
+            self.ends_at = now + life;
             self.kept = None;
         }
         (self.ledger, self.tls) = (enrolled.ledger, enrolled.tls);
