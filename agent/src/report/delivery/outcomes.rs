@@ -103,10 +103,8 @@ impl Delivery {
             let now = Instant::now();
             let clock = enrolled.server_time.unwrap_or_else(|| self.now());
             let life = ledger.not_after.since(clock);
-            let gap = match enrolled.server_time {
-                Some(_) => RENEW_GAP.min(life / 2).max(BEAT_GAP),
-                None => Duration::ZERO,
-            };
+            let given = enrolled.server_time.is_some();
+            let gap = if given { RENEW_GAP.min(life / 2).max(BEAT_GAP) } else { Duration::ZERO };
             self.renew_at = now + ledger.renew_at.since(clock).max(gap);
             self.ends_at = now + life;
             self.kept = None;
