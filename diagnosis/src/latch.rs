@@ -324,6 +324,8 @@ fn main_type(check: &Check) -> Option<ConditionType> {
         Check::LoadBalancer => ConditionType::LoadBalancerReachable,
         Check::Certificates => ConditionType::CertificatesValid,
         Check::Kubernetes => ConditionType::KubernetesReady,
+        Check::Dns => ConditionType::DnsResolves,
+        Check::RancherAgent => ConditionType::RancherAgentReady,
         Check::Agent => ConditionType::Ready,
         Check::Other(_) => return None,
     })

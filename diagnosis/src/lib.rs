@@ -7,6 +7,7 @@
 //!
 //! The rules live in `rules/`, one file or folder a check.
 
+mod candidate;
 mod finding;
 pub mod fleet;
 mod latch;

@@ -132,7 +132,7 @@ pub(crate) struct UpArgs {
 /// Which sensors run, and with what configuration.
 #[derive(Debug, Args)]
 pub(crate) struct SensorArgs {
-    /// Only these checks: host, clock, cloud-init, guest-agent, etcd, load-balancer, certificates, kubernetes
+    /// Only these checks: host, clock, cloud-init, guest-agent, etcd, load-balancer, certificates, kubernetes, dns, rancher-agent
     #[arg(long, value_name = "CHECK,…", value_delimiter = ',', value_parser = check_name)]
     pub(crate) only: Vec<Check>,
     /// Read this one file instead of agent.toml and its drop-ins

@@ -86,6 +86,10 @@ open_enum! {
         Certificates = "certificates",
         /// Kubernetes on this node: end of life, requirements, firewall, node-to-node ports, overlay.
         Kubernetes = "kubernetes",
+        /// Names this node depends on, as the machine and every server resolve them.
+        Dns = "dns",
+        /// rancher-system-agent, and the proxies of Rancher's programs.
+        RancherAgent = "rancher-agent",
         /// The agent itself: configuration, delivery, identity.
         Agent = "agent",
     }
@@ -146,6 +150,8 @@ open_enum! {
         BootstrapProgressing = "BootstrapProgressing",
         /// Neighbours of the same cluster are reached, at their own addresses and through the overlay network.
         NodePortsReachable = "NodePortsReachable",
+        /// The proxies that Rancher's programs are given lead around the cluster.
+        ProxySettingsValid = "ProxySettingsValid",
         /// Transitions reach the coordinator.
         ReportsDelivered = "ReportsDelivered",
     }
@@ -173,6 +179,8 @@ impl ConditionType {
             T::CertificatesValid => Check::Certificates,
             T::HostHealthy => Check::Host,
             T::KubernetesReady | T::NodePortsReachable => Check::Kubernetes,
+            T::DnsResolves => Check::Dns,
+            T::RancherAgentReady | T::ProxySettingsValid => Check::RancherAgent,
             _ => Check::Agent,
         }
     }

@@ -4,8 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CertificatesFacts, Check, ClockFacts, CloudInitFacts, Condition, EtcdFacts, Fact, GuestAgentFacts,
-    HostFacts, KubernetesFacts, Latch, LoadBalancerFacts, Timestamp, TypeMeta,
+    CertificatesFacts, Check, ClockFacts, CloudInitFacts, Condition, DnsFacts, EtcdFacts, Fact,
+    GuestAgentFacts, HostFacts, KubernetesFacts, Latch, LoadBalancerFacts, RancherAgentFacts, Timestamp,
+    TypeMeta,
 };
 
 open_enum! {
@@ -100,6 +101,12 @@ pub struct CheckFacts {
     /// Check `kubernetes`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<Fact<KubernetesFacts>>,
+    /// Check `dns`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dns: Option<Fact<DnsFacts>>,
+    /// Check `rancher-agent`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rancher_agent: Option<Fact<RancherAgentFacts>>,
     /// The agent about itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<Fact<AgentFacts>>,

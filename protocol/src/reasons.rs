@@ -338,6 +338,62 @@ reason_codes! {
         "The overlay's MTU leaves no room for its own headers.";
     OverlayMtuDiffers = "OverlayMtuDiffers", Warn..=Warn, "52a4f487334247b18482d89400519b58",
         "Nodes of one cluster have overlay interfaces of different MTU.";
+    NamesResolve = "NamesResolve", Ok..=Ok, "49660fb8eb3c416a87d8393663552602",
+        "The names this node depends on resolve, everywhere alike.";
+    DnsServerDown = "DnsServerDown", Info..=Error, "3ee909cdb7dd498e9726f91ecd72577d",
+        "A DNS server does not answer.";
+    DnsServerFailing = "DnsServerFailing", Info..=Error, "470e631d19a845dd90994499801ad41f",
+        "A DNS server answers and does not serve the question (SERVFAIL, REFUSED).";
+    DnsAnswersDiffer = "DnsAnswersDiffer", Info..=Error, "040aa02d651b41d387b752276a0484d5",
+        "Not everybody is told the same of a name.";
+    NameOnlyOnHost = "NameOnlyOnHost", Warn..=Error, "82b53d69ff1f471cb06778644a9b5b5a",
+        "The name resolves on this host and at no DNS server.";
+    NameIsLoopback = "NameIsLoopback", Error..=Error, "f60853db09644ca49b5ebafc15a4fbfe",
+        "The name leads back to the machine that asks.";
+    NameIsThisNode = "NameIsThisNode", Info..=Error, "6aa7bf8f213848b0b52081ad4c2a8239",
+        "The name leads to this node alone.";
+    SearchDomainWildcard = "SearchDomainWildcard", Info..=Error, "5255b3680f20475caf03a777588d03b0",
+        "A search domain behind the name gives another address.";
+    DnsAnswersEverything = "DnsAnswersEverything", Warn..=Warn, "9699ae25a70848cbb0e00bb7341c6a3c",
+        "A DNS server gives addresses for names that cannot exist.";
+    AddressUnroutable = "AddressUnroutable", Info..=Error, "1deb369510f541408d7638f273fa01bb",
+        "There is no route to an address of the name.";
+    PodResolverUnfit = "PodResolverUnfit", Warn..=Error, "a553499ea45e407aa8b1b3c4305e3704",
+        "The resolver configuration that pods are given is not good for them.";
+    DnsServersIgnored = "DnsServersIgnored", Info..=Warn, "52dc5a8b1bb84f93bc8962b433cfd1ac",
+        "Part of the resolver configuration has no effect.";
+    DnsAliasBroken = "DnsAliasBroken", Error..=Error, "130f9c410c3c433d999e06ce1d1eda00",
+        "The name is an alias that leads nowhere.";
+    DnsAnswerTruncated = "DnsAnswerTruncated", Warn..=Error, "e237c924226748569416e898c04fbfc8",
+        "The answer is too long for UDP and does not come over TCP.";
+    DnsFamiliesDisagree = "DnsFamiliesDisagree", Warn..=Warn, "739b709b97644259942b3d1613376e35",
+        "A DNS server contradicts itself on IPv4 and IPv6 of one name.";
+    RancherAgentRunning = "RancherAgentRunning", Ok..=Ok, "090c2ad917ca40bcb1016cc9a3eef6a1",
+        "rancher-system-agent runs.";
+    RancherAgentStopped = "RancherAgentStopped", Warn..=Error, "24fa1394097d4f2390ffc573904e108a",
+        "rancher-system-agent does not run.";
+    RancherAgentRestarting = "RancherAgentRestarting", Warn..=Error, "882b71978b7a412284c5ca5042e0d05f",
+        "rancher-system-agent is restarted again and again.";
+    RancherAgentConnected = "RancherAgentConnected", Ok..=Ok, "a00f031ae7bb417abd79a6b80c6f3f74",
+        "rancher-system-agent's files are as it wants them.";
+    RancherAgentFilesRefused = "RancherAgentFilesRefused", Warn..=Error, "c093552f25d146b09363450b13261f04",
+        "rancher-system-agent refuses a file for its mode or owner.";
+    RancherAgentUnconnected = "RancherAgentUnconnected", Warn..=Error, "7e23045d92a64515b18a483e27cf4ba2",
+        "rancher-system-agent has nothing that says where Rancher is.";
+    RancherAgentCaUnfit = "RancherAgentCaUnfit", Info..=Error, "44a816d3db7e453b907715610362972f",
+        "What rancher-system-agent trusts is not good for its server.";
+    RancherAgentPlanStuck = "RancherAgentPlanStuck", Warn..=Warn, "49042c498c8b424d9c224c0c5af06ad0",
+        "A plan, or a restart of rancher-system-agent, is held up.";
+    ProxyFits = "ProxyFits", Ok..=Ok, "d54ad498bd234a81a4d597591984d3de",
+        "No proxy is set, or it leads around the cluster.";
+    ProxyUnusable = "ProxyUnusable", Warn..=Error, "49a545e355a74a25adf856e001a9754d",
+        "A proxy variable cannot be used as it is written.";
+    NoProxyIncomplete = "NoProxyIncomplete", Info..=Warn, "0feedd8f05034fda94d36bc27458afac",
+        "NO_PROXY leaves out what has to be reached without a proxy.";
+    NoProxyAmbiguous = "NoProxyAmbiguous", Warn..=Warn, "d49b92ca786b42578f3e0055b51b2453",
+        "Programs read the proxy variables differently.";
+    ProxyNotInEffect = "ProxyNotInEffect", Warn..=Warn, "849d4e0136e94e8ab7e505be84876ead",
+        "The running process does not have the proxy variables as they are written.";
 }
 
 impl ReasonCode {

@@ -20,8 +20,10 @@ use outrider_protocol::*;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub use machine::{cloud_init, etcd_config, helper_request, host, server_config};
-pub use network::{certificate, etcd_message, events, http_answer, location, metrics, proxy, query, url};
+pub use machine::{cloud_init, environment, etcd_config, helper_request, host, resolver, server_config};
+pub use network::{
+    certificate, dns_message, etcd_message, events, http_answer, location, metrics, proxy, query, url,
+};
 
 /// An enrolment or operator token as somebody pasted it.
 pub fn token(bytes: &[u8]) {

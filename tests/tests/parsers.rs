@@ -167,6 +167,9 @@ proptest! {
         parsers::url(&bytes);
         parsers::proxy(&bytes);
         parsers::query(&bytes);
+        parsers::dns_message(&bytes);
+        parsers::resolver(&bytes);
+        parsers::environment(&bytes);
         parsers::metrics(&bytes);
         parsers::events(&bytes);
         parsers::etcd_message(&bytes);
@@ -273,6 +276,17 @@ proptest! {
     ) {
         parsers::proxy(text.as_bytes());
         parsers::proxy(entries.join(",").as_bytes());
+    }
+
+    #[test]
+    fn any_environment_and_resolver(
+        lines in prop::collection::vec(
+            "(export )?(HTTPS?_PROXY|no_proxy|TOKEN|nameserver|search|options|10.0.0.1)[= ][ -~]{0,30}\\\\?",
+            0..6,
+        ),
+    ) {
+        parsers::environment(lines.join("\n").as_bytes());
+        parsers::resolver(lines.join("\n").as_bytes());
     }
 
     #[test]

@@ -12,8 +12,9 @@ mod pass;
 mod sensors;
 
 use outrider_protocol::{
-    CertificatesFacts, Check, CheckFacts, ClockFacts, CloudInitFacts, EtcdFacts, Fact, GuestAgentFacts,
-    HostFacts, KubernetesFacts, LoadBalancerFacts, Timestamp, UnknownCause,
+    CertificatesFacts, Check, CheckFacts, ClockFacts, CloudInitFacts, DnsFacts, EtcdFacts, Fact,
+    GuestAgentFacts, HostFacts, KubernetesFacts, LoadBalancerFacts, RancherAgentFacts, Timestamp,
+    UnknownCause,
 };
 
 pub use mailbox::Mailbox;
@@ -32,6 +33,8 @@ pub enum Reading {
     LoadBalancer(Fact<Vec<LoadBalancerFacts>>),
     Certificates(Fact<CertificatesFacts>),
     Kubernetes(Fact<KubernetesFacts>),
+    Dns(Fact<DnsFacts>),
+    RancherAgent(Fact<RancherAgentFacts>),
 }
 
 /// Does the same with the fact of whichever check it is.
@@ -46,6 +49,8 @@ macro_rules! each {
             Reading::LoadBalancer($fact) => $body,
             Reading::Certificates($fact) => $body,
             Reading::Kubernetes($fact) => $body,
+            Reading::Dns($fact) => $body,
+            Reading::RancherAgent($fact) => $body,
         }
     };
 }
@@ -62,6 +67,8 @@ macro_rules! reading_of {
             Check::LoadBalancer => Some(Reading::LoadBalancer($fact)),
             Check::Certificates => Some(Reading::Certificates($fact)),
             Check::Kubernetes => Some(Reading::Kubernetes($fact)),
+            Check::Dns => Some(Reading::Dns($fact)),
+            Check::RancherAgent => Some(Reading::RancherAgent($fact)),
             Check::Agent | Check::Other(_) => None,
         }
     };
@@ -79,6 +86,8 @@ impl Reading {
             Reading::LoadBalancer(_) => Check::LoadBalancer,
             Reading::Certificates(_) => Check::Certificates,
             Reading::Kubernetes(_) => Check::Kubernetes,
+            Reading::Dns(_) => Check::Dns,
+            Reading::RancherAgent(_) => Check::RancherAgent,
         }
     }
 
@@ -116,6 +125,8 @@ impl Reading {
             Reading::LoadBalancer(fact) => facts.load_balancer = Some(fact),
             Reading::Certificates(fact) => facts.certificates = Some(fact),
             Reading::Kubernetes(fact) => facts.kubernetes = Some(fact),
+            Reading::Dns(fact) => facts.dns = Some(fact),
+            Reading::RancherAgent(fact) => facts.rancher_agent = Some(fact),
         }
     }
 }

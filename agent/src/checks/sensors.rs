@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outrider_protocol::{Check, ClockOffset, Fact, Peers, UnknownCause};
+use tokio::sync::Mutex;
 
 use super::certificates::CertificatesWatch;
 use super::etcd::EtcdWatch;
@@ -44,6 +45,8 @@ pub struct Machine {
     etcd: EtcdWatch,
     certificates: CertificatesWatch,
     neighbours: NeighbourWatch,
+    dns: Arc<Mutex<sense::dns::Memory>>,
+    rancher_agent: Arc<Mutex<sense::rancher_agent::Memory>>,
 }
 
 impl Machine {
@@ -54,6 +57,9 @@ impl Machine {
             etcd: EtcdWatch::default(),
             certificates: CertificatesWatch::default(),
             neighbours: NeighbourWatch::default(),
+            dns: Arc::default(),
+            // The environment of this process is read once, here at its start.
+            rancher_agent: Arc::new(Mutex::new(sense::rancher_agent::Memory::of_this_process())),
         }
     }
 }
@@ -104,6 +110,22 @@ impl Sensors for Machine {
                     let _guard = guard;
                     let every = context.settings.neighbour_interval;
                     Some(Reading::Kubernetes(neighbours.look(&cx, context.peers.as_deref(), every).await))
+                })
+            }
+            Check::Dns => {
+                let dns = self.dns.clone();
+                Box::pin(async move {
+                    let _guard = guard;
+                    let settings = &context.settings;
+                    let limit = settings.checks.get(&Check::Dns).map_or(LIMIT, |check| check.timeout);
+                    Some(Reading::Dns(sense::dns::read(&cx, settings, limit, &mut *dns.lock().await).await))
+                })
+            }
+            Check::RancherAgent => {
+                let memory = self.rancher_agent.clone();
+                blocking(guard, move || {
+                    let memory = &mut *memory.blocking_lock();
+                    Reading::RancherAgent(sense::rancher_agent::read(&cx, &context.settings, memory))
                 })
             }
             check => Box::pin(async move {

@@ -26,6 +26,8 @@ pub struct Settings {
     pub neighbour_interval: Duration,
     /// `[checks.load-balancer] probes_per_minute`: connections a minute to one balancer and its backends.
     pub probes_per_minute: u32,
+    /// `[checks.dns]`: what is looked up and asked beside what is found.
+    pub dns: DnsSettings,
     /// `[etcd]`.
     pub etcd: EtcdSettings,
     /// `[[load_balancer]]`.
@@ -51,6 +53,7 @@ impl Default for Settings {
             cloud_init_settled_interval: Duration::from_secs(600),
             neighbour_interval: Duration::from_secs(300),
             probes_per_minute: 60,
+            dns: DnsSettings::default(),
             etcd: EtcdSettings::default(),
             load_balancers: Vec::new(),
             topology: TopologySettings::default(),
@@ -106,10 +109,20 @@ impl CheckSettings {
             Check::LoadBalancer => (60, 30),
             Check::Certificates => (600, 20),
             Check::Kubernetes => (60, 20),
+            Check::Dns => (60, 20),
             _ => (60, 10),
         };
         Self { enabled: true, interval: Duration::from_secs(interval), timeout: Duration::from_secs(timeout) }
     }
+}
+
+/// `[checks.dns]`: what is looked up and asked beside what is found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DnsSettings {
+    /// Names, in lower case.
+    pub names: Vec<String>,
+    /// Servers, address and port.
+    pub servers: Vec<SocketAddr>,
 }
 
 /// `[etcd]`: left out, the cluster is found on RKE2, K3s, RKE1 and kubeadm nodes.

@@ -51,6 +51,13 @@ days = [90, 20, 3]
 neighbour_interval = "30s"
 
 [checks.dns]
+names = ["Registry.example"]
+servers = ["192.0.2.53", "[2001:db8::53]:5353"]
+
+[checks.rancher-agent]
+interval = "2m"
+
+[checks.topology]
 enabled = true
 
 [etcd]
@@ -139,7 +146,7 @@ fn every_key_of_the_contract_is_read() {
     assert!(s.guest_agent.manage);
     assert_eq!(s.report.heartbeat, Duration::from_secs(15));
     let notes: Vec<_> = loaded.notes.iter().map(|n| n.path.as_str()).collect();
-    assert_eq!(notes, ["checks.dns", "topology", "guest_agent"]);
+    assert_eq!(notes, ["checks.topology", "topology", "guest_agent"]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::written::Table;
 use crate::net::Url;
 
 /// Checks of later versions: known words, so that a configuration written ahead of an upgrade is no error.
-const LATER_CHECKS: [&str; 5] = ["topology", "dns", "credentials", "rancher-agent", "eks-anywhere"];
+const LATER_CHECKS: [&str; 3] = ["topology", "credentials", "eks-anywhere"];
 
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -153,8 +153,23 @@ fn one_check(section: &mut Section, check: &Check, settings: &mut Settings) {
             let probes = section.integer("probes_per_minute", 1, 600).and_then(|n| u32::try_from(n).ok());
             set(&mut settings.probes_per_minute, probes);
         }
+        Check::Dns => {
+            set(&mut settings.dns.names, section.texts("names", dns_name));
+            set(&mut settings.dns.servers, section.texts("servers", |s| address(s, 53)));
+        }
         _ => {}
     }
+}
+
+/// A name as it may stand in a URL.
+fn dns_name(text: &str) -> Result<String, String> {
+    let wrong = || {
+        format!("is {text:?}; expected a host name such as \"registry.example\", in punycode beyond ASCII")
+    };
+    let name = Url::parse(&format!("https://{text}")).map_err(|_| wrong())?;
+    let is_name =
+        name.port == 443 && name.path == "/" && name.ip().is_none() && !text.contains([':', '/', '?', '#']);
+    is_name.then_some(name.host).ok_or_else(wrong)
 }
 
 fn host_thresholds(section: &mut Section, t: &mut Thresholds) {

@@ -198,6 +198,8 @@ impl State {
             of(Check::LoadBalancer, c.load_balancer.as_ref()),
             of(Check::Certificates, c.certificates.as_ref()),
             of(Check::Kubernetes, c.kubernetes.as_ref()),
+            of(Check::Dns, c.dns.as_ref()),
+            of(Check::RancherAgent, c.rancher_agent.as_ref()),
         ];
         all.into_iter().flatten().collect()
     }

@@ -233,6 +233,33 @@ impl NoProxy {
         let ip = host.parse::<IpAddr>().ok().map(|ip| ip.to_canonical());
         self.rules.iter().any(|rule| rule.matches(&host, ip, port))
     }
+
+    /// Whether every address of `network`/`prefix` is reached without a proxy.
+    pub fn covers(&self, network: IpAddr, prefix: u8) -> bool {
+        self.rules.iter().any(|rule| match rule {
+            Rule::Everything => true,
+            Rule::Network { network: wider, prefix: shorter } => {
+                *shorter <= prefix && in_network(network, *wider, *shorter)
+            }
+            Rule::Address { .. } | Rule::Name { .. } => false,
+        })
+    }
+}
+
+/// Whether `host` is reached without a proxy by the plain reading, which wget, Python's urllib and curl before 7.86 have:
+/// entries set apart by commas or spaces, each the end of a name (with or without a leading dot) or a whole address;
+/// neither CIDR nor `*.` nor a port means anything, `*` stands alone (curl: lib/noproxy.c before 7.86).
+pub fn plainly_direct(no_proxy: &str, host: &str) -> bool {
+    if no_proxy.trim() == "*" {
+        return true;
+    }
+    let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+    no_proxy.split([',', ' ', '\t']).any(|entry| {
+        let entry = entry.trim().to_ascii_lowercase();
+        let name = entry.strip_prefix('.').unwrap_or(&entry);
+        let name = name.strip_suffix('.').unwrap_or(name);
+        !name.is_empty() && (host == name || host.strip_suffix(name).is_some_and(|rest| rest.ends_with('.')))
+    })
 }
 
 impl Rule {
@@ -336,6 +363,46 @@ mod tests {
         }
         let (_, bad) = NoProxy::parse("10.0.0.0/33,a*b,ok,host:port,10.0.0/8,10.0.0.0/+8,a:+1");
         assert_eq!(bad, ["10.0.0.0/33", "a*b", "host:port", "10.0.0/8", "10.0.0.0/+8", "a:+1"]);
+    }
+
+    #[test]
+    fn the_plain_reading_is_another() {
+        for (rules, host, direct) in [
+            ("*", "anything", true),
+            ("*.example.com", "a.example.com", false),
+            (".example.com", "example.com", true),
+            ("example.com", "a.example.com", true),
+            ("example.com", "notexample.com", false),
+            ("a.example b.example", "b.example", true),
+            ("a.example:443", "a.example", false),
+            ("10.0.0.0/8", "10.1.2.3", false),
+            ("10.1.2.3", "10.1.2.3", true),
+            ("Example.com.", "EXAMPLE.com", true),
+            ("", "a", false),
+            (",. ,", "a", false),
+        ] {
+            assert_eq!(plainly_direct(rules, host), direct, "{host} against {rules:?}");
+        }
+    }
+
+    #[test]
+    fn a_network_is_covered_as_a_whole() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        for (rules, network, prefix, covered) in [
+            ("10.0.0.0/8", "10.42.0.0", 16, true),
+            ("10.42.0.0/24", "10.42.0.0", 16, false),
+            ("10.43.0.0/16", "10.42.0.0", 16, false),
+            ("*", "10.42.0.0", 16, true),
+            ("0.0.0.0/0", "10.42.0.0", 16, true),
+            ("fd00::/8", "fd00:42::", 56, true),
+            ("10.42.0.0", "10.42.0.0", 16, false),
+        ] {
+            assert_eq!(
+                NoProxy::parse(rules).0.covers(ip(network), prefix),
+                covered,
+                "{network}/{prefix} by {rules}"
+            );
+        }
     }
 
     fn settings(pairs: &[(&str, &str)]) -> ProxySettings {

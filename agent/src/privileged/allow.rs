@@ -27,7 +27,7 @@ const RANCHER_FILES: [&str; 10] = [
     "agent/*.crt",
 ];
 /// Folders below it that may be listed.
-const RANCHER_FOLDERS: [&str; 14] = [
+const RANCHER_FOLDERS: [&str; 15] = [
     "",
     "server",
     "server/tls",
@@ -41,6 +41,7 @@ const RANCHER_FOLDERS: [&str; 14] = [
     "server/db/snapshots",
     "agent",
     "agent/pod-manifests",
+    "agent/etc/kubelet.conf.d",
     // Named after the version in use.
     "data",
 ];
@@ -71,7 +72,7 @@ const FILES: [(&str, &str); 20] = [
     ("/var/lib/kubelet", "kubeconfig"),
 ];
 /// Folders elsewhere.
-const FOLDERS: [&str; 7] = [
+const FOLDERS: [&str; 14] = [
     "/etc/kubernetes/ssl",
     "/etc/kubernetes/pki",
     "/etc/kubernetes/pki/etcd",
@@ -79,7 +80,23 @@ const FOLDERS: [&str; 7] = [
     "/var/lib/etcd",
     "/var/lib/etcd/member",
     "/var/lib/kubelet/pki",
+    // rancher-system-agent: its files' modes and owners, and of its plans only names and times.
+    "/etc/rancher/agent",
+    "/var/lib/rancher/agent",
+    "/var/lib/rancher/agent/applied",
+    "/var/lib/rancher/agent/interlock",
+    "/etc/rancher/agent/var",
+    "/etc/rancher/agent/var/applied",
+    "/etc/rancher/agent/var/interlock",
 ];
+/// Environment files of units whose proxies are looked at.
+const ENVIRONMENTS: [(&str, &str); 3] = [
+    ("/etc/systemd/system", "rancher-system-agent.env"),
+    ("/etc/systemd/system", "k3s.service.env"),
+    ("/etc/systemd/system", "k3s-agent.service.env"),
+];
+/// The same below `/etc/default` and `/etc/sysconfig`.
+const UNITS: [&str; 5] = ["rancher-system-agent", "rke2-server", "rke2-agent", "k3s", "k3s-agent"];
 
 /// Largest configuration file that is read.
 pub(super) const MAX_CONFIG: u64 = 1024 * 1024;
@@ -127,6 +144,17 @@ impl AllowList {
             list.add(Kind::Folder, folder, "");
         }
         list.add(Kind::Excerpt(Document::EtcdPod), "/etc/kubernetes/manifests", "etcd.yaml");
+        list.add(Kind::Excerpt(Document::Kubelet), "/var/lib/kubelet", "config.yaml");
+        list.add(Kind::Excerpt(Document::SystemAgent), "/etc/rancher/agent", "config.yaml");
+        for folder in ["/var/lib/rancher/agent", "/etc/rancher/agent/var"] {
+            list.add(Kind::Excerpt(Document::RancherConnection), folder, "rancher2_connection_info.json");
+        }
+        for (folder, name) in ENVIRONMENTS {
+            list.add(Kind::Excerpt(Document::Environment), folder, name);
+        }
+        for folder in ["/etc/default", "/etc/sysconfig"] {
+            UNITS.iter().for_each(|name| list.add(Kind::Excerpt(Document::Environment), folder, name));
+        }
         for distribution in ["rke2", "k3s"] {
             let config = format!("/etc/rancher/{distribution}");
             list.add(Kind::Excerpt(Document::Rancher), &config, "config.yaml");
@@ -138,6 +166,7 @@ impl AllowList {
                 RANCHER_FILES.iter().for_each(|p| list.add(Kind::File, &base, p));
                 RANCHER_FOLDERS.iter().for_each(|p| list.add(Kind::Folder, &base, p));
                 list.add(Kind::Excerpt(Document::EtcdConfig), &base, "server/db/etcd/config");
+                list.add(Kind::Excerpt(Document::Kubelet), &base, "agent/etc/kubelet.conf.d/*.conf");
             }
             if let Some(folder) = configured.snapshots {
                 list.add(Kind::Folder, &folder, "");

@@ -4,7 +4,9 @@
 //! helper reads it and passes a document of the few keys that tell which datastore a node has and where
 //! (`facts/rke2-k3s-on-disk.md`, section 5), in a sealed memory file: to the daemon it is the file with its secrets left
 //! out. etcd's own configuration has no secret that we know of, and whoever wrote it may have put one in: of it only
-//! the keys pass that say who the member means to be.
+//! the keys pass that say who the member means to be. rancher-system-agent's connection file holds a token: of its
+//! kubeconfig pass the server and its authorities. Of environment files, which may hold anything, pass the proxies, without
+//! their passwords.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,9 +17,10 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use serde_json::{Value, json};
 
 use crate::sense::etcd::flags;
+use crate::sense::rancher_agent;
 
 /// Keys of RKE2 and K3s without a secret in them.
-const RANCHER_KEYS: [&str; 7] = [
+const RANCHER_KEYS: [&str; 12] = [
     "data-dir",
     "disable-etcd",
     "node-ip",
@@ -25,7 +28,14 @@ const RANCHER_KEYS: [&str; 7] = [
     "etcd-snapshot-dir",
     "etcd-s3",
     "etcd-disable-snapshots",
+    "cluster-cidr",
+    "service-cidr",
+    "cluster-dns",
+    "cluster-domain",
+    "resolv-conf",
 ];
+/// Keys of a kubelet's configuration that say how pods resolve names.
+const KUBELET_KEYS: [&str; 3] = ["clusterDNS", "clusterDomain", "resolvConf"];
 /// Keys and flags of etcd that say who the member means to be.
 const ETCD_KEYS: [&str; 9] = [
     "name",
@@ -40,6 +50,10 @@ const ETCD_KEYS: [&str; 9] = [
 ];
 /// Of this one only the scheme is kept: the rest is a connection string with a password.
 const DATASTORE: &str = "datastore-endpoint";
+/// Of this one everything but a user name and a password.
+const SERVER: &str = "server";
+/// Of this one only the argument that names the `resolv.conf` of pods.
+const KUBELET_ARG: &str = "kubelet-arg";
 
 /// Which document it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,9 +64,25 @@ pub enum Document {
     EtcdConfig,
     /// etcd's static pod, with its flags.
     EtcdPod,
+    /// A KubeletConfiguration.
+    Kubelet,
+    /// `config.yaml` of rancher-system-agent.
+    SystemAgent,
+    /// Its connection file.
+    RancherConnection,
+    /// An environment file of systemd, as lines and not as YAML.
+    Environment,
 }
 
 impl Document {
+    /// The bytes that are passed for `text`.
+    pub(super) fn passed(self, text: &str) -> Result<Vec<u8>, &'static str> {
+        if self == Document::Environment {
+            return Ok(rancher_agent::environment::excerpt(text).into_bytes());
+        }
+        serde_json::to_vec(&self.excerpt(text)?).map_err(|_| "not to be written again")
+    }
+
     /// What may be known of the text of a configuration file, in the form of the whole. The error never quotes the
     /// text.
     pub fn excerpt(self, text: &str) -> Result<BTreeMap<String, Value>, &'static str> {
@@ -69,6 +99,14 @@ impl Document {
                 all
             }
             Document::EtcdPod => pod(&Value::Object(all.into_iter().collect())),
+            Document::Kubelet => {
+                all.retain(|key, _| KUBELET_KEYS.contains(&key.as_str()));
+                all
+            }
+            Document::SystemAgent => rancher_agent::config_excerpt(all),
+            Document::RancherConnection => rancher_agent::connection_excerpt(&all),
+            // It is no mapping.
+            Document::Environment => BTreeMap::new(),
         })
     }
 }
@@ -85,6 +123,22 @@ fn rancher(all: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
                 Some(text) => scheme(&text).map_or_else(|| "sqlite".into(), |scheme| format!("{scheme}://")),
             };
             return Some((key, kind.into()));
+        }
+        if known == SERVER {
+            let text = first(&value).unwrap_or_default();
+            let (scheme, rest) = text.split_once("://").unwrap_or(("https", text.as_str()));
+            let host = rest.rsplit('@').next().unwrap_or_default();
+            return Some((
+                key,
+                format!("{}://{host}", if scheme == "http" { "http" } else { "https" }).into(),
+            ));
+        }
+        if known == KUBELET_ARG {
+            let all = value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]);
+            let is_it =
+                |v: &Value| v.as_str().is_some_and(|s| s.trim_start_matches('-').starts_with("resolv-conf="));
+            let kept: Vec<Value> = all.into_iter().filter(is_it).collect();
+            return (!kept.is_empty()).then(|| (key, kept.into()));
         }
         RANCHER_KEYS.contains(&known).then_some((key, value))
     });
@@ -130,10 +184,10 @@ pub fn scheme(endpoint: &str) -> Option<&str> {
 }
 
 /// The excerpt as a file that nobody can change.
-pub(super) fn to_file(excerpt: &BTreeMap<String, Value>) -> io::Result<OwnedFd> {
+pub(super) fn to_file(excerpt: &[u8]) -> io::Result<OwnedFd> {
     let descriptor = memfd_create("outrider-excerpt", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     let mut file = File::from(descriptor);
-    file.write_all(&serde_json::to_vec(excerpt)?)?;
+    file.write_all(excerpt)?;
     file.rewind()?;
     fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
     Ok(file.into())
@@ -180,10 +234,40 @@ mod tests {
         let text = "token: K10abc::server:s3cret\ndata-dir: /data\nnode-ip: [10.0.0.1]\nagent-token: s3cret\n\
                     datastore-endpoint: postgres://rancher:s3cret@db:5432/k3s\nnode-ip+: [10.0.0.2]\n";
         let mut out = String::new();
-        File::from(to_file(&excerpt(text).unwrap()).unwrap()).read_to_string(&mut out).unwrap();
+        File::from(to_file(&Document::Rancher.passed(text).unwrap()).unwrap())
+            .read_to_string(&mut out)
+            .unwrap();
         assert!(!out.contains("s3cret") && !out.contains("K10"), "{out}");
         let expected = r#"{"data-dir":"/data","datastore-endpoint":"postgres://","node-ip":["10.0.0.1"],"node-ip+":["10.0.0.2"]}"#;
         assert_eq!(out, expected);
+    }
+
+    #[test]
+    fn of_a_server_its_address_and_of_arguments_one() {
+        let text = "server: https://u:s3cret@r.example:9345\nkubelet-arg: [max-pods=9, resolv-conf=/x, token=s3cret]\n\
+                    cluster-dns: 10.9.0.10\nagent-token: s3cret\n";
+        let kept = String::from_utf8(Document::Rancher.passed(text).unwrap()).unwrap();
+        let expected = r#"{"cluster-dns":"10.9.0.10","kubelet-arg":["resolv-conf=/x"],"server":"https://r.example:9345"}"#;
+        assert_eq!(kept, expected);
+    }
+
+    #[test]
+    fn of_rancher_system_agent_passes_where_rancher_is_and_no_token() {
+        let kubeconfig = "clusters:\n- cluster:\n    server: https://r.example\n    certificate-authority-data: QUJD\n  name: agent\n\
+                          users:\n- user:\n    token: s3cret\n  name: agent\n";
+        let text = json!({"kubeConfig": kubeconfig, "namespace": "fleet-default", "secretName": "m-plan", "token": "s3cret"});
+        let passed = Document::RancherConnection.passed(&text.to_string()).unwrap();
+        let passed = String::from_utf8(passed).unwrap();
+        assert!(
+            !passed.contains("s3cret") && passed.contains("r.example") && passed.contains("QUJD"),
+            "{passed}"
+        );
+        let config = "workDirectory: /x\nremoteEnabled: true\nsecret: s3cret\n";
+        let passed = String::from_utf8(Document::SystemAgent.passed(config).unwrap()).unwrap();
+        assert_eq!(passed, r#"{"remoteEnabled":true}"#);
+        let environment = "CATTLE_TOKEN=s3cret\nHTTPS_PROXY=http://u:s3cret@p:1\n";
+        let passed = String::from_utf8(Document::Environment.passed(environment).unwrap()).unwrap();
+        assert_eq!(passed, "\nHTTPS_PROXY='http://***@p:1'");
     }
 
     #[test]
@@ -211,7 +295,7 @@ mod tests {
 
     #[test]
     fn the_file_is_sealed() {
-        let mut file = File::from(to_file(&BTreeMap::new()).unwrap());
+        let mut file = File::from(to_file(b"{}").unwrap());
         assert!(file.write_all(b"x").is_err());
         assert!(file.set_len(0).is_err());
     }

@@ -185,11 +185,15 @@ enum Answer {
 }
 
 /// Kinds of entries that answer to "open".
-const OPENED: [Kind; 4] = [
+const OPENED: [Kind; 8] = [
     Kind::File,
     Kind::Excerpt(Document::Rancher),
     Kind::Excerpt(Document::EtcdConfig),
     Kind::Excerpt(Document::EtcdPod),
+    Kind::Excerpt(Document::Kubelet),
+    Kind::Excerpt(Document::SystemAgent),
+    Kind::Excerpt(Document::RancherConnection),
+    Kind::Excerpt(Document::Environment),
 ];
 
 impl Helper {
@@ -219,13 +223,13 @@ impl Helper {
                     // It may be a link to where a person keeps it, so every folder on the way must be root's.
                     Document::Rancher => trust.read(Path::new(path), MAX_CONFIG),
                     // Its folder may belong to etcd's own user: no link is followed.
-                    Document::EtcdConfig | Document::EtcdPod => trust
+                    _ => trust
                         .resolve(base)
                         .and_then(|b| trust.open_file(&b, &below))
                         .and_then(|f| file::text(file::read_bounded(f, MAX_CONFIG)?)),
                 };
                 text.and_then(|text| {
-                    let known = document.excerpt(&text).map_err(io::Error::other)?;
+                    let known = document.passed(&text).map_err(io::Error::other)?;
                     excerpt::to_file(&known).map(Answer::File)
                 })
             }

@@ -115,10 +115,10 @@ mod tests {
         assert_eq!(text(Request::Describe("/a".into()).to_line()), "{\"describe\":\"/a\"}\n");
         assert_eq!(text(Reply::Opened.to_line()), "\"opened\"\n");
         assert_eq!(text(Reply::Names(vec!["x".into()]).to_line()), "{\"names\":[\"x\"]}\n");
-        let entry = Entry { name: "x".into(), file: true, size: 7, modified_ms: -1 };
+        let entry =
+            Entry { name: "x".into(), file: true, size: 7, modified_ms: -1, mode: 0o600, uid: 0, gid: 4 };
         let folder = text(Reply::Folder(Folder { entries: vec![entry], free_bytes: None }).to_line());
-        let expected =
-            r#"{"folder":{"entries":[{"name":"x","file":true,"size":7,"modifiedMs":-1}],"freeBytes":null}}"#;
+        let expected = r#"{"folder":{"entries":[{"name":"x","file":true,"size":7,"modifiedMs":-1,"mode":384,"uid":0,"gid":4}],"freeBytes":null}}"#;
         assert_eq!(folder.trim_end(), expected);
         let refused = text(Reply::refused(Refusal::NotAllowed, "no").to_line());
         assert_eq!(refused, "{\"refused\":{\"refusal\":\"notAllowed\",\"detail\":\"no\"}}\n");

@@ -1,4 +1,4 @@
-//! What lies in a folder, without opening any of it: names, sizes, times, and the room that is left.
+//! What lies in a folder, without opening any of it: names, sizes, times, owners, and the room that is left.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -33,6 +33,15 @@ pub struct Entry {
     pub size: u64,
     /// Last written, in milliseconds since 1970.
     pub modified_ms: i64,
+    /// Permission bits.
+    #[serde(default)]
+    pub mode: u32,
+    /// Owner.
+    #[serde(default)]
+    pub uid: u32,
+    /// Group.
+    #[serde(default)]
+    pub gid: u32,
 }
 
 impl Folder {
@@ -62,6 +71,9 @@ pub(crate) fn describe(folder: OwnedFd) -> io::Result<Folder> {
             file: FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile,
             size: u64::try_from(stat.st_size).unwrap_or_default(),
             modified_ms: milliseconds(stat.st_mtime, i64::try_from(stat.st_mtime_nsec).unwrap_or_default()),
+            mode: stat.st_mode & 0o7777,
+            uid: stat.st_uid,
+            gid: stat.st_gid,
         });
     }
     entries.sort_by(|a, b| a.name.cmp(&b.name));

@@ -6,6 +6,8 @@
 pub mod certificates;
 pub mod clock;
 pub mod cloud_init;
+mod cluster;
+pub mod dns;
 pub mod etcd;
 pub(crate) mod file;
 mod folder;
@@ -16,6 +18,7 @@ pub mod load_balancer;
 #[cfg(test)]
 pub(crate) mod prepared;
 mod process;
+pub mod rancher_agent;
 mod systemd;
 
 use std::fs::File;

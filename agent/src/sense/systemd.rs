@@ -53,7 +53,9 @@ fn parse(text: &str) -> Vec<Properties> {
     for line in text.lines() {
         match (line.split_once('='), blocks.last_mut()) {
             (Some((name, value)), Some(block)) => {
-                block.insert(name.to_owned(), value.to_owned());
+                // A list of structures (`EnvironmentFiles`) comes as a line each.
+                let entry = block.entry(name.to_owned());
+                entry.and_modify(|all| all.extend(["\n", value])).or_insert_with(|| value.to_owned());
             }
             _ if line.is_empty() => blocks.push(Properties::new()),
             _ => {}

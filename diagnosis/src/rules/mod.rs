@@ -8,11 +8,14 @@ mod agent;
 mod certificates;
 mod clock;
 mod cloud_init;
+mod dns;
 pub(crate) mod etcd;
 mod guest_agent;
 mod host;
 pub(crate) mod kubernetes;
 mod load_balancer;
+mod proxy;
+mod rancher_agent;
 
 use outrider_protocol::{Check, Fact, NodeFacts, NotApplicable, Timestamp};
 
@@ -43,6 +46,13 @@ pub(crate) fn judge(facts: &NodeFacts) -> Judgement {
     }
     if let Some((kubernetes, at)) = open(&mut out, Check::Kubernetes, &checks.kubernetes) {
         kubernetes::judge(&mut out, kubernetes, at, facts);
+    }
+    if let Some((dns, at)) = open(&mut out, Check::Dns, &checks.dns) {
+        dns::judge(&mut out, dns, at, facts);
+    }
+    if let Some((rancher, at)) = open(&mut out, Check::RancherAgent, &checks.rancher_agent) {
+        rancher_agent::judge(&mut out, rancher, at, facts);
+        proxy::judge(&mut out, rancher, at, facts);
     }
     if let Some((agent, at)) = open(&mut out, Check::Agent, &checks.agent) {
         agent::judge(&mut out, agent, at, facts);

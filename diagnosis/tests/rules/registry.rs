@@ -30,7 +30,9 @@ fn cause() -> impl Strategy<Value = UnknownCause> {
 }
 
 /// A fact in any state, its value from `value`.
-fn fact<T: Clone + std::fmt::Debug>(value: impl Strategy<Value = T>) -> impl Strategy<Value = Fact<T>> {
+pub(crate) fn fact<T: Clone + std::fmt::Debug>(
+    value: impl Strategy<Value = T>,
+) -> impl Strategy<Value = Fact<T>> {
     (value, 0u8..8, cause()).prop_map(|(value, state, cause)| match state {
         0 => unknown(cause),
         1 => world::absent("somewhere"),
@@ -39,7 +41,7 @@ fn fact<T: Clone + std::fmt::Debug>(value: impl Strategy<Value = T>) -> impl Str
     })
 }
 
-fn word(words: &'static [&'static str]) -> impl Strategy<Value = String> {
+pub(crate) fn word(words: &'static [&'static str]) -> impl Strategy<Value = String> {
     prop::sample::select(words).prop_map(str::to_owned)
 }
 
@@ -419,6 +421,8 @@ fn node() -> impl Strategy<Value = NodeFacts> {
             of(fact(prop::collection::vec(balancer(), 0..3))),
             of(fact(certificates())),
             of(fact(kubernetes())),
+            of(fact(crate::dns::any_dns())),
+            of(fact(crate::rancher_agent::any_rancher_agent())),
             of(fact(agent())),
         ),
         prop::sample::select(Profile::ALL),
@@ -426,7 +430,7 @@ fn node() -> impl Strategy<Value = NodeFacts> {
         .prop_map(
             |(
                 (host, clock, cloud_init, guest_agent),
-                (etcd, load_balancer, certificates, kubernetes, agent),
+                (etcd, load_balancer, certificates, kubernetes, dns, rancher_agent, agent),
                 profile,
             )| {
                 let checks = CheckFacts {
@@ -438,6 +442,8 @@ fn node() -> impl Strategy<Value = NodeFacts> {
                     load_balancer,
                     certificates,
                     kubernetes,
+                    dns,
+                    rancher_agent,
                     agent,
                 };
                 world::node_facts(checks).with(|f| f.node.profile = profile)
@@ -469,6 +475,8 @@ proptest! {
             (Check::LoadBalancer, facts.checks.load_balancer.is_some()),
             (Check::Certificates, facts.checks.certificates.is_some()),
             (Check::Kubernetes, facts.checks.kubernetes.is_some()),
+            (Check::Dns, facts.checks.dns.is_some()),
+            (Check::RancherAgent, facts.checks.rancher_agent.is_some()),
             (Check::Agent, facts.checks.agent.is_some()),
         ];
         for (check, was_read) in read {

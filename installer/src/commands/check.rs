@@ -138,6 +138,8 @@ fn keep_only(facts: &mut NodeFacts, only: &[Check]) {
         load_balancer: checks.load_balancer.filter(|_| wanted(Check::LoadBalancer)),
         certificates: checks.certificates.filter(|_| wanted(Check::Certificates)),
         kubernetes: checks.kubernetes.filter(|_| wanted(Check::Kubernetes)),
+        dns: checks.dns.filter(|_| wanted(Check::Dns)),
+        rancher_agent: checks.rancher_agent.filter(|_| wanted(Check::RancherAgent)),
         agent: None,
     };
     facts.latches.retain(|latch| {

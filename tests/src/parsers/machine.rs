@@ -162,3 +162,40 @@ pub fn host(bytes: &[u8]) {
     let text = serde_json::to_string(&fact).unwrap_or_default();
     assert_eq!(serde_json::from_str::<Fact<HostFacts>>(&text).ok().as_ref(), Some(&fact), "{text}");
 }
+
+/// `resolv.conf`, a hosts file and a name beyond ASCII: bounded, and the same read twice.
+pub fn resolver(bytes: &[u8]) {
+    use outrider_agent::sense::dns::{hosts, parse, to_ascii};
+    let text = String::from_utf8_lossy(bytes);
+    let conf = parse("/etc/resolv.conf", &text);
+    assert!(conf.nameservers.len() <= 32 && conf.search.len() <= 32 && conf.problems.len() <= 4, "{conf:?}");
+    let written: String = conf.nameservers.iter().map(|server| format!("nameserver {server}\n")).collect();
+    assert_eq!(parse("/etc/resolv.conf", &written).nameservers, conf.nameservers);
+    assert!(hosts(&text, "rancher.example").iter().all(|ip| ip.parse::<std::net::IpAddr>().is_ok()));
+    if let Ok(name) = to_ascii(&text) {
+        assert!(name.is_ascii());
+        assert_eq!(to_ascii(&name).as_ref(), Ok(&name), "punycode stays as it is");
+    }
+}
+
+/// An environment file of systemd: no password is kept, and the root helper's excerpt reads as the whole.
+pub fn environment(bytes: &[u8]) {
+    use outrider_agent::sense::rancher_agent::environment::{excerpt, parse};
+    let text = String::from_utf8_lossy(bytes);
+    let hidden = format!("{text}\nHTTPS_PROXY=http://user:s3cretS3cret@proxy:1\nTOKEN=s3cretS3cret\n");
+    for whole in [text.as_ref(), hidden.as_str()] {
+        let (read, passed) = (parse(whole), excerpt(whole));
+        let again = parse(&passed);
+        let names = |all: &[outrider_agent::sense::rancher_agent::environment::Assignment]| {
+            all.iter().map(|a| (a.line, a.name.clone(), a.exported)).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&again), names(&read), "{passed:?}");
+        // What was there without our doing may say anything.
+        if !text.contains("s3cretS3cret") && whole.len() > text.len() {
+            assert!(
+                !passed.contains("s3cretS3cret") && !format!("{read:?}").contains("s3cretS3cret"),
+                "{passed:?}"
+            );
+        }
+    }
+}

@@ -280,3 +280,26 @@ fn replace(value: &mut Value, field: &str, with: &Value) {
         _ => {}
     }
 }
+
+/// An answer of a DNS server: bounded, to our question alone, and names of printable characters only.
+pub fn dns_message(bytes: &[u8]) {
+    use outrider_agent::sense::dns::{Family, Read, answer, question};
+    let (id, name) = (7, "rancher.example");
+    let asked = question(id, name, Family::V4).unwrap_or_default();
+    // What an attacker controls stands behind our own header and question, and in their place.
+    let mut behind = asked.clone();
+    if let Some(flags) = behind.get_mut(2..8) {
+        flags.copy_from_slice(&[0x81, 0x80, 0, 1, 0, 3]);
+    }
+    behind.extend_from_slice(bytes);
+    for candidate in [bytes, behind.as_slice()] {
+        let read = answer(candidate, id, name, Family::V4);
+        assert_eq!(read, answer(candidate, id, "RANCHER.example.", Family::V4), "a name has no case");
+        if let Read::Answer(found) = read {
+            assert!(found.addresses.len() <= 32 && found.aliases.len() <= 16, "{found:?}");
+            assert!(found.aliases.iter().all(|name| !name.chars().any(char::is_control)), "{found:?}");
+            assert!(found.addresses.iter().all(|ip| ip.parse::<std::net::Ipv4Addr>().is_ok()), "{found:?}");
+        }
+    }
+    assert_eq!(answer(&asked, id, name, Family::V4), Read::Foreign, "a question is no answer");
+}

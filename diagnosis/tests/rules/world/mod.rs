@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 use outrider_protocol::*;
 
 mod etcd;
+mod names;
 
 pub use etcd::*;
+pub use names::*;
 
 /// The instant of every judgement unless a test moves it.
 pub fn now() -> Timestamp {
@@ -58,6 +60,12 @@ impl Change for EndpointStatus {}
 impl Change for KubernetesFacts {}
 impl Change for NodeNetwork {}
 impl Change for NeighbourFacts {}
+impl Change for DnsFacts {}
+impl Change for NameFacts {}
+impl Change for DnsAnswer {}
+impl Change for RancherAgentFacts {}
+impl Change for SystemAgent {}
+impl Change for ProxyEnvironment {}
 
 pub fn node_facts(checks: CheckFacts) -> NodeFacts {
     NodeFacts {
@@ -365,6 +373,8 @@ pub fn server(members: usize) -> NodeFacts {
         load_balancer: Some(known(vec![balancer(probes)])),
         certificates: Some(known(certificates("v1.33.1-rke2r1", 265))),
         kubernetes: Some(known(kubernetes())),
+        dns: Some(known(dns())),
+        rancher_agent: Some(known(rancher_agent())),
         agent: Some(known(agent())),
     })
 }
