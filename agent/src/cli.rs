@@ -99,6 +99,7 @@ fn folder(given: &Option<PathBuf>, variable: &str, standard: &str) -> PathBuf {
 pub fn runtime() -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
+        .max_io_events_per_tick(64)
         .max_blocking_threads(8)
         .thread_stack_size(256 * 1024)
         .thread_keep_alive(Duration::from_secs(1))
@@ -150,7 +151,14 @@ async fn daemon(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         embedding: None,
         notifier: Notifier::from_environment(),
     };
-    run(options, termination()).await?;
+    // A task like the others: whatever wakes the future that the runtime blocks on costs a system call, or three.
+    match tokio::spawn(run(options, termination())).await {
+        Ok(ended) => ended?,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(error) => return Err(error).context("the daemon was stopped"),
+        },
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sd_notify::NotifyState;
+use tokio::time::Instant;
 
 /// Talks to the service manager when there is one and this process is its service.
 #[derive(Debug)]
@@ -11,6 +12,7 @@ pub struct Notifier {
     status: String,
     /// How often the watchdog wants to be fed: half its limit.
     pub watchdog: Option<Duration>,
+    fed: Option<Instant>,
 }
 
 impl Notifier {
@@ -20,12 +22,13 @@ impl Notifier {
             enabled: true,
             status: String::new(),
             watchdog: sd_notify::watchdog_enabled().map(|limit| limit / 2),
+            fed: None,
         }
     }
 
     /// For a process that is no service of its own (`outrider up`).
     pub fn silent() -> Self {
-        Self { enabled: false, status: String::new(), watchdog: None }
+        Self { enabled: false, status: String::new(), watchdog: None, fed: None }
     }
 
     /// Everything the daemon needs is there.
@@ -53,10 +56,13 @@ impl Notifier {
         }
     }
 
-    /// The loop has turned.
-    pub fn alive(&self) {
-        if self.watchdog.is_some() {
+    /// The loop has turned. The watchdog is fed by the first turn after a quarter of that time, so that a loop that turns
+    /// as often as it wants comes nowhere near its limit.
+    pub fn alive(&mut self, now: Instant) {
+        let Some(often) = self.watchdog else { return };
+        if self.fed.is_none_or(|fed| now.duration_since(fed) >= often / 4) {
             self.send(&[NotifyState::Watchdog]);
+            self.fed = Some(now);
         }
     }
 

@@ -22,7 +22,7 @@ pub struct Usage {
     pub cpu: Duration,
 }
 
-/// What the process `pid` has used so far, from /proc.
+/// What the process `pid` has used so far. Programs that it has started are not counted.
 pub fn usage(pid: u32) -> anyhow::Result<Usage> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let kib = |name: &str| -> anyhow::Result<u64> {
@@ -30,12 +30,9 @@ pub fn usage(pid: u32) -> anyhow::Result<Usage> {
             status.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name}"))?;
         Ok(line.trim_start_matches(':').trim().trim_end_matches("kB").trim().parse()?)
     };
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // Fields after the command's name, which may hold blanks: utime and stime are the 12th and 13th.
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let ticks = |i: usize| fields.get(i).and_then(|f| f.parse::<u64>().ok()).context("no times in stat");
-    let hertz = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK)?.context("no clock tick")?;
-    let cpu = Duration::from_secs_f64((ticks(11)? + ticks(12)?) as f64 / hertz as f64);
+    // The clock of the whole process: to the nanosecond, and with the threads that have ended.
+    let process = nix::unistd::Pid::from_raw(i32::try_from(pid)?);
+    let cpu = nix::time::clock_gettime(nix::time::clock_getcpuclockid(process)?)?.into();
     Ok(Usage { resident_kib: kib("VmRSS")?, anonymous_kib: kib("RssAnon")?, cpu })
 }
 

@@ -15,6 +15,9 @@ use crate::sense::{SenseContext, etcd};
 /// A change that is seen between two passes makes the next one due at once, but not more often than this.
 const APART: Duration = Duration::from_secs(5);
 
+/// While everything stays as it was, this is how old what is known may get before it is told anew.
+const TELL: Duration = Duration::from_secs(5);
+
 /// While quorum is lost every look reads the whole cluster; after so long
 const LONG: Duration = Duration::from_secs(60);
 /// only one in so many seconds does, unless the local member answers again.
@@ -30,6 +33,8 @@ pub(super) struct EtcdWatch(Arc<Mutex<Remembered>>);
 struct Remembered {
     memory: etcd::Memory,
     last: Option<Full>,
+    /// When a reading was last told. `None` while a look is under way: one that is cut short may be told as unknown.
+    told: Option<Instant>,
     early: Early,
     /// Since when no look has confirmed quorum.
     lost: Option<Instant>,
@@ -85,16 +90,24 @@ impl Early {
 impl EtcdWatch {
     /// Reads the cluster. While the last full pass is younger than `full_every` and quorum held in it, only cheap
     /// questions are asked; as soon as the local member does not confirm quorum, or something else is not as it was,
-    /// the whole cluster is read.
+    /// the whole cluster is read. `None` when everything is as was told a moment ago.
     pub(super) async fn look(
         &self,
         cx: &SenseContext,
         settings: &EtcdSettings,
         full_every: Duration,
-    ) -> Fact<EtcdFacts> {
+    ) -> Option<Fact<EtcdFacts>> {
         let remembered = &mut *self.0.lock().await;
+        let told = remembered.told.take();
         let due = match cheap(cx, settings, full_every, remembered).await {
-            Due::Not(fact) => return fact,
+            Due::Not { news: false, .. } if told.is_some_and(|told| told.elapsed() < TELL) => {
+                remembered.told = told;
+                return None;
+            }
+            Due::Not { at, .. } => {
+                remembered.told = Some(Instant::now());
+                return remembered.last.as_ref().map(|last| last.fact(at));
+            }
             due => due,
         };
         // Should this look be cut short, the next one is a full one.
@@ -107,7 +120,7 @@ impl EtcdWatch {
         match due {
             Due::Early => remembered.early.made(change, full_every),
             Due::Again => remembered.again.made(change, full_every),
-            Due::Now | Due::Not(_) => {}
+            Due::Now | Due::Not { .. } => {}
         }
         if let Fact::Known { value, source, at } = &fact {
             remembered.last = Some(Full {
@@ -118,20 +131,24 @@ impl EtcdWatch {
                 source: source.clone(),
             });
         }
-        fact
+        remembered.told = Some(Instant::now());
+        Some(fact)
     }
 }
 
 /// Whether a full pass is due.
-#[expect(clippy::large_enum_variant, reason = "one lives for the length of a look")]
 enum Due {
-    Not(Fact<EtcdFacts>),
+    /// The last one with what was heard since stands, as of then; `news` when that is to be told at once.
+    Not {
+        at: Timestamp,
+        news: bool,
+    },
     Now,
     Early,
     Again,
 }
 
-/// The last full pass with what was heard since, unless a full one is due.
+/// A cheap look, unless a full pass is due; what it heard goes into what the last one left.
 async fn cheap(
     cx: &SenseContext,
     settings: &EtcdSettings,
@@ -154,7 +171,7 @@ async fn cheap(
             && poll_local(cx, settings, &mut remembered.memory)
                 .await
                 .is_some_and(|read| read.value().is_some());
-        return if back { Due::Now } else { Due::Not(last.fact(last.read)) };
+        return if back { Due::Now } else { Due::Not { at: last.read, news: true } };
     }
     remembered.lost = None;
     match watched {
@@ -166,12 +183,12 @@ async fn cheap(
             );
             Due::Again
         }
-        Watched::Same(at) => Due::Not(last.fact(at)),
+        Watched::Same(at) => Due::Not { at, news: false },
         Watched::Changed(at, why) if remembered.early.allowed() => {
             log::debug!("etcd: {why} ({at}): the whole cluster is read again");
             Due::Early
         }
-        Watched::Changed(at, _) => Due::Not(last.fact(at)),
+        Watched::Changed(at, _) => Due::Not { at, news: true },
     }
 }
 

@@ -17,7 +17,7 @@ use outrider_protocol::{
     UnknownCause,
 };
 
-pub use mailbox::Mailbox;
+pub use mailbox::{Ended, Mailbox};
 pub use pass::{Slot, SlotGuard, pass};
 pub use sensors::{Machine, PassContext, PassFuture, Sensors};
 

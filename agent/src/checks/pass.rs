@@ -33,8 +33,8 @@ impl Drop for SlotGuard {
     }
 }
 
-/// Runs `work` in a task of its own for at most `limit`. Whatever happens inside, a reading comes out; `None` only for
-/// a check that no sensor serves.
+/// Runs `work` in a task of its own for at most `limit`. Whatever happens inside, a reading comes out; `None` when the
+/// sensor says that everything is as its last one says, and for a check that no sensor serves.
 pub async fn pass<W, F>(
     check: &Check,
     limit: Duration,

@@ -30,7 +30,7 @@ pub struct PassContext {
     pub peers: Option<Arc<Peers>>,
 }
 
-/// A pass under way.
+/// A pass under way; `None` when everything is as the last reading says.
 pub type PassFuture = Pin<Box<dyn Future<Output = Option<Reading>> + Send>>;
 
 /// Runs one pass of a check. [`Machine`] asks this machine; tests play a script.
@@ -84,7 +84,7 @@ impl Sensors for Machine {
                     let _guard = guard;
                     let settings = &context.settings;
                     let interval = settings.checks.get(&Check::Etcd).map_or(Duration::ZERO, |c| c.interval);
-                    Some(Reading::Etcd(etcd.look(&cx, &settings.etcd, interval).await))
+                    etcd.look(&cx, &settings.etcd, interval).await.map(Reading::Etcd)
                 })
             }
             Check::LoadBalancer => Box::pin(async move {

@@ -19,7 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 
-use crate::checks::{Reading, Sensors};
+use crate::checks::{Ended, Sensors};
 use crate::config::ConfigSource;
 use crate::local::{self, SocketError};
 use crate::notify::Notifier;
@@ -74,7 +74,7 @@ pub enum RunError {
 
 /// What wakes the loop.
 enum Event {
-    Readings(Vec<Reading>),
+    Passes(Vec<Ended>),
     Question(local::Question),
     Delivery(Box<DeliveryStatus>),
     DeliveryEnded,
@@ -103,7 +103,7 @@ pub async fn run(options: RunOptions, shutdown: impl Future<Output = ()>) -> Res
                 delivers = changed.is_ok();
                 if delivers { Event::Delivery(Box::new(delivery.borrow_and_update().clone())) } else { Event::DeliveryEnded }
             }
-            readings = daemon.mailbox.take() => Event::Readings(readings),
+            passes = daemon.mailbox.take() => Event::Passes(passes),
             () = sleep_until(daemon.next_due()) => Event::Due,
         };
         daemon.turn(event);

@@ -7,12 +7,15 @@ use std::time::Duration;
 use outrider_protocol::{Check, CloudInitFacts, CloudInitStatus, Fact, KubernetesFacts};
 use tokio::time::Instant;
 
-use crate::checks::{Reading, Slot};
+use crate::checks::{Ended, Reading, Slot};
 use crate::config::Settings;
 use crate::sense::certificates;
 
 /// Time to the next try of neighbours while one does not answer.
 const NEIGHBOUR_RETRY: Duration = Duration::from_secs(20);
+
+/// From this cadence on a fleet could ask in step.
+const JITTERED: Duration = Duration::from_secs(10);
 
 /// The state of every enabled check.
 #[derive(Debug, Default)]
@@ -25,6 +28,8 @@ struct Entry {
     due: Instant,
     running: bool,
     slot: Slot,
+    /// Time to the next pass, by the last reading.
+    cadence: Duration,
 }
 
 /// A pass to begin now.
@@ -47,8 +52,12 @@ impl Schedule {
             }
             let latest = now + values.interval;
             let entry = self.entries.entry(check.clone());
-            let entry = entry.or_insert_with(|| Entry { due: now, running: false, slot: Slot::default() });
+            let entry = entry.or_insert_with(|| {
+                let (slot, cadence) = (Slot::default(), values.interval);
+                Entry { due: now, running: false, slot, cadence }
+            });
             entry.due = entry.due.min(latest);
+            entry.cadence = entry.cadence.min(values.interval);
         }
         off
     }
@@ -83,11 +92,13 @@ impl Schedule {
 
     /// A pass has ended: the next one follows at the check's cadence. A check that was switched off meanwhile is not
     /// brought back; false then.
-    pub(super) fn ended(&mut self, reading: &Reading, settings: &Settings, now: Instant) -> bool {
-        let check = reading.check();
-        let Some(entry) = self.entries.get_mut(&check) else { return false };
+    pub(super) fn ended(&mut self, pass: &Ended, settings: &Settings, now: Instant) -> bool {
+        let Some(entry) = self.entries.get_mut(&pass.check) else { return false };
         entry.running = false;
-        entry.due = now + jittered(cadence(reading, settings), rand::random());
+        if let Some(reading) = &pass.reading {
+            entry.cadence = cadence(reading, settings);
+        }
+        entry.due = now + jittered(entry.cadence, rand::random());
         true
     }
 }
@@ -123,9 +134,10 @@ fn settled(fact: &Fact<CloudInitFacts>) -> bool {
     }
 }
 
-/// `interval` shortened by up to a tenth, so that a fleet that booted together does not ask together for ever.
+/// `interval` shortened by up to a tenth, so that a fleet that booted together does not ask together for ever. A poll every
+/// few seconds asks this node's own etcd and nobody else: there it would only be more polls.
 fn jittered(interval: Duration, random: f64) -> Duration {
-    interval.mul_f64(1.0 - 0.1 * random)
+    if interval < JITTERED { interval } else { interval.mul_f64(1.0 - 0.1 * random) }
 }
 
 #[cfg(test)]
@@ -134,8 +146,9 @@ mod tests {
 
     use super::*;
 
-    fn reading() -> Reading {
-        Reading::Host(Fact::<HostFacts>::absent("nowhere", Timestamp::default()))
+    fn pass() -> Ended {
+        let reading = Reading::Host(Fact::<HostFacts>::absent("nowhere", Timestamp::default()));
+        Ended { check: Check::Host, reading: Some(reading) }
     }
 
     #[tokio::test(start_paused = true)]
@@ -147,9 +160,11 @@ mod tests {
         assert_eq!(schedule.start_due(&settings, start).len(), settings.checks.len());
         assert!(schedule.start_due(&settings, start).is_empty(), "running checks are not begun again");
         assert_eq!(schedule.next(), None);
-        assert!(schedule.ended(&reading(), &settings, start));
-        let next = schedule.next().unwrap() - start;
-        assert!((54..=60).contains(&next.as_secs()), "{next:?}");
+        for pass in [pass(), Ended { check: Check::Host, reading: None }] {
+            assert!(schedule.ended(&pass, &settings, start));
+            let next = schedule.next().unwrap() - start;
+            assert!((54..=60).contains(&next.as_secs()), "{next:?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -161,7 +176,7 @@ mod tests {
         schedule.start_due(&settings, now);
         settings.checks.get_mut(&Check::Host).unwrap().enabled = false;
         assert_eq!(schedule.apply(&settings, now), [Check::Host]);
-        assert!(!schedule.ended(&reading(), &settings, now));
+        assert!(!schedule.ended(&pass(), &settings, now));
     }
 
     #[test]

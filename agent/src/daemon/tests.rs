@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::turn::Daemon;
 use super::*;
 use crate::act::AgentStatus;
-use crate::checks::{PassContext, PassFuture, SlotGuard};
+use crate::checks::{PassContext, PassFuture, Reading, SlotGuard};
 use crate::local::{Ask, ask};
 use crate::privileged::DirectOpener;
 use crate::report::disk::StdDisk;
@@ -255,9 +255,8 @@ async fn a_bad_configuration_leaves_the_last_good_one_in_force() {
     std::fs::write(&file, "[node]\nname = \"good\"\n").unwrap();
     let mut daemon = Daemon::start(options(folder.path(), &script), mpsc::channel(1).0).unwrap();
     let valid = |daemon: &mut Daemon| {
-        daemon.turn(Event::Readings(vec![
-            Reading::not_applicable(&Check::Host, "not in the script", clock()()).unwrap(),
-        ]));
+        let reading = Reading::not_applicable(&Check::Host, "not in the script", clock()());
+        daemon.turn(Event::Passes(vec![Ended { check: Check::Host, reading }]));
         let verdict = daemon.verdict();
         let config =
             verdict.conditions.iter().find(|c| c.condition_type == ConditionType::ConfigValid).unwrap();
@@ -276,6 +275,36 @@ async fn a_bad_configuration_leaves_the_last_good_one_in_force() {
     tokio::time::advance(Duration::from_secs(120)).await;
     let (name, status, _) = valid(&mut daemon);
     assert_eq!((name.as_str(), status), ("other", Status::True));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_brings_nothing_new_is_judged_when_time_has_passed() {
+    clock()();
+    let (folder, script) = (tempfile::tempdir().unwrap(), Arc::new(Script::default()));
+    let mut daemon = Daemon::start(options(folder.path(), &script), mpsc::channel(1).0).unwrap();
+    std::fs::create_dir_all(folder.path().join("run")).unwrap();
+    daemon.ready();
+    let reading = || Reading::not_applicable(&Check::Host, "not in the script", clock()());
+    let pass = |reading| Event::Passes(vec![Ended { check: Check::Host, reading }]);
+    daemon.turn(pass(reading()));
+    // The first findings are shown at once; what they wait for, if anything, is over.
+    tokio::time::advance(Duration::from_secs(600)).await;
+    daemon.turn(pass(reading()));
+    let judged = daemon.judged_at();
+    for _ in 0..9 {
+        tokio::time::advance(Duration::from_secs(1)).await;
+        daemon.turn(pass(None));
+        daemon.turn(Event::Due);
+        assert_eq!(daemon.judged_at(), judged);
+    }
+    tokio::time::advance(Duration::from_secs(1)).await;
+    daemon.turn(Event::Due);
+    let later = daemon.judged_at();
+    assert_eq!(later.since(judged), Duration::from_secs(10));
+    daemon.turn(pass(reading()));
+    tokio::time::advance(Duration::from_secs(1)).await;
+    daemon.turn(pass(reading()));
+    assert_eq!(daemon.judged_at().since(later), Duration::from_secs(1));
 }
 
 #[tokio::test(start_paused = true)]

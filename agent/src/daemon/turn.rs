@@ -17,7 +17,7 @@ use super::state::State;
 use super::time::{Clocks, Jump, Timekeeper};
 use super::{Embedding, Event, RunError, RunOptions, start};
 use crate::act::{self, Action};
-use crate::checks::{Machine, Mailbox, PassContext, Reading, Sensors, Slot, pass};
+use crate::checks::{Ended, Machine, Mailbox, PassContext, Reading, Sensors, Slot, pass};
 use crate::config::{self, ConfigSource, Loaded};
 use crate::journal::TransitionLog;
 use crate::local::{Ask, Question};
@@ -52,7 +52,7 @@ pub(super) struct Daemon {
     journal: TransitionLog,
     timekeeper: Timekeeper,
     started: Instant,
-    last_turn: Instant,
+    judged: Instant,
     refreshed: Option<Instant>,
     told_digest: String,
     textfile: Slot,
@@ -87,7 +87,7 @@ impl Daemon {
             journal: TransitionLog::default(),
             timekeeper: Timekeeper::new(Clocks::read()),
             started: Instant::now(),
-            last_turn: Instant::now(),
+            judged: Instant::now(),
             refreshed: None,
             told_digest: String::new(),
             textfile: Slot::default(),
@@ -116,53 +116,70 @@ impl Daemon {
 
     /// When the loop must turn even if nothing happens.
     pub(super) fn next_due(&self) -> Instant {
-        let rest = if self.state.pending() { PENDING } else { HOUSEKEEPING };
-        let rest = self.notifier.watchdog.map_or(rest, |watchdog| rest.min(watchdog));
-        let turn = self.last_turn + rest;
+        let turn = self.judgement_due();
         self.schedule.next().map_or(turn, |due| due.min(turn))
     }
 
-    /// One turn.
+    /// When what is known is judged again though nothing new has come: time passes.
+    fn judgement_due(&self) -> Instant {
+        let rest = if self.state.pending() { PENDING } else { HOUSEKEEPING };
+        self.judged + self.notifier.watchdog.map_or(rest, |watchdog| rest.min(watchdog))
+    }
+
+    /// One turn. What brought nothing new is not judged: a poll a second must not cost a judgement each.
     pub(super) fn turn(&mut self, event: Event) {
+        let mut news = true;
         match event {
             // A question changes nothing and must not make the loop turn faster than it would.
             Event::Question(question) => return self.answer(question),
-            Event::Readings(readings) => readings.into_iter().for_each(|reading| self.take(reading)),
+            Event::Passes(passes) => {
+                news = false;
+                for pass in passes {
+                    news |= self.take(pass);
+                }
+            }
             Event::Delivery(status) => self.state.take_delivery(*status),
             Event::DeliveryEnded => self.state.delivery_ended(self.sense.now()),
             Event::Reload => self.reload(),
-            Event::Due => self.look_at_the_clocks(),
+            Event::Due => {
+                self.look_at_the_clocks();
+                news = false;
+            }
         }
         self.begin_due_passes();
-        self.last_turn = Instant::now();
-        if self.state.has_read() || self.started.elapsed() >= FIRST_READING {
-            let transitions = self.state.judge(self.sense.now());
-            self.act(transitions);
-            self.notifier.status(self.state.summary());
+        let now = Instant::now();
+        if news || now >= self.judgement_due() {
+            self.judged = now;
+            if self.state.has_read() || self.started.elapsed() >= FIRST_READING {
+                let transitions = self.state.judge(self.sense.now());
+                self.act(transitions);
+                self.notifier.status(self.state.summary());
+            }
         }
-        self.notifier.alive();
+        self.notifier.alive(now);
     }
 
-    fn take(&mut self, reading: Reading) {
-        if self.schedule.ended(&reading, &self.state.settings, Instant::now()) {
-            self.state.take_reading(reading);
-        }
+    /// Whether the pass brought a reading.
+    fn take(&mut self, pass: Ended) -> bool {
+        let counts = self.schedule.ended(&pass, &self.state.settings, Instant::now());
+        let Some(reading) = pass.reading.filter(|_| counts) else { return false };
+        self.state.take_reading(reading);
+        true
     }
 
     fn begin_due_passes(&mut self) {
-        let context = PassContext {
-            settings: self.state.settings.clone(),
-            clock_offset: self.state.delivery.clock_offset.clone(),
-            peers: self.state.delivery.peers.clone(),
-        };
         for due in self.schedule.start_due(&self.state.settings, Instant::now()) {
             let (sensors, mailbox) = (self.sensors.clone(), self.mailbox.clone());
-            let (context, clock) = (context.clone(), self.sense.clock.clone());
+            let clock = self.sense.clock.clone();
+            let context = PassContext {
+                settings: self.state.settings.clone(),
+                clock_offset: self.state.delivery.clock_offset.clone(),
+                peers: self.state.delivery.peers.clone(),
+            };
             tokio::spawn(async move {
                 let work = |guard| sensors.pass(&due.check, context, guard);
-                if let Some(reading) = pass(&due.check, due.limit, &due.slot, || clock(), work).await {
-                    mailbox.put(reading);
-                }
+                let reading = pass(&due.check, due.limit, &due.slot, || clock(), work).await;
+                mailbox.put(Ended { check: due.check, reading });
             });
         }
     }
@@ -346,6 +363,12 @@ impl Daemon {
     #[cfg(test)]
     pub(super) fn verdict(&self) -> &outrider_protocol::NodeConditions {
         &self.state.verdict
+    }
+
+    /// When the last turn judged.
+    #[cfg(test)]
+    pub(super) fn judged_at(&self) -> outrider_protocol::Timestamp {
+        self.state.facts.now
     }
 
     /// The last words: within five seconds, what can be written and sent is.

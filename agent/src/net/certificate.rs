@@ -105,7 +105,6 @@ fn ip_address(bytes: &[u8]) -> Option<String> {
 
 /// A distinguished name as RFC 4514 writes it: most specific part first, special characters escaped.
 fn name(name: &X509Name<'_>) -> String {
-    let registry = x509_parser::objects::oid_registry();
     let mut parts: Vec<String> = name
         .iter_rdn()
         .map(|rdn| {
@@ -113,8 +112,7 @@ fn name(name: &X509Name<'_>) -> String {
                 .iter()
                 .map(|attribute| {
                     let oid = attribute.attr_type();
-                    let key = x509_parser::objects::oid2abbrev(oid, registry)
-                        .map_or_else(|_| oid.to_id_string(), str::to_owned);
+                    let key = short_name(oid.as_bytes()).map_or_else(|| oid.to_id_string(), str::to_owned);
                     let value = match attribute.as_str() {
                         Ok(text) => escape(text),
                         Err(_) => format!("#{}", hex(attribute.as_slice())),
@@ -127,6 +125,42 @@ fn name(name: &X509Name<'_>) -> String {
         .collect();
     parts.reverse();
     parts.join(",")
+}
+
+/// Short names of the attribute types that names are made of (RFC 4519, RFC 2985), by the DER of their identifiers. The
+/// parser's own registry would tell them, and keep twenty kilobytes for all that it knows besides.
+fn short_name(oid: &[u8]) -> Option<&'static str> {
+    Some(match oid {
+        [0x55, 0x04, of_x520] => match of_x520 {
+            3 => "CN",
+            4 => "surname",
+            5 => "serialNumber",
+            6 => "C",
+            7 => "L",
+            8 => "ST",
+            9 => "streetAddress",
+            10 => "O",
+            11 => "OU",
+            12 => "title",
+            13 => "description",
+            15 => "businessCategory",
+            16 => "postalAddress",
+            17 => "postalCode",
+            41 => "name",
+            42 => "givenName",
+            43 => "initials",
+            44 => "generationQualifier",
+            45 => "uniqueIdentifier",
+            46 => "dnQualifier",
+            _ => return None,
+        },
+        // 0.9.2342.19200300.100.1
+        [0x09, 0x92, 0x26, 0x89, 0x93, 0xf2, 0x2c, 0x64, 0x01, 1] => "uid",
+        [0x09, 0x92, 0x26, 0x89, 0x93, 0xf2, 0x2c, 0x64, 0x01, 25] => "DC",
+        // 1.2.840.113549.1.9
+        [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x09, 1] => "Email",
+        _ => return None,
+    })
 }
 
 /// A name as a terminal may show it: a certificate's maker chose it.
@@ -177,6 +211,22 @@ mod tests {
         assert_eq!(read.not_after.to_string(), "2027-01-01T00:00:00.000Z");
         assert_eq!(read.sha256, hex(&sha256(certificate.der())));
         assert!(read.is_ca);
+    }
+
+    #[test]
+    fn attributes_are_named_as_the_parsers_registry_names_them() {
+        let arcs = (0..64).map(|n| vec![2, 5, 4, n]);
+        let others = [1, 2, 25].map(|n| vec![0, 9, 2342, 19_200_300, 100, 1, n]);
+        let mail = [1, 8].map(|n| vec![1, 2, 840, 113_549, 1, 9, n]);
+        let mut named = 0;
+        for arcs in arcs.chain(others).chain(mail) {
+            let oid = x509_parser::der_parser::oid::Oid::from(&arcs).unwrap();
+            let Some(name) = short_name(oid.as_bytes()) else { continue };
+            named += 1;
+            let registry = x509_parser::objects::oid_registry();
+            assert_eq!(x509_parser::objects::oid2abbrev(&oid, registry), Ok(name), "{arcs:?}");
+        }
+        assert_eq!(named, 23);
     }
 
     #[test]

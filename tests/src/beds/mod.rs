@@ -7,4 +7,5 @@ pub mod network;
 pub mod overlay;
 pub mod pki;
 pub mod rancher;
+pub mod rke2;
 pub mod servers;
