@@ -253,6 +253,10 @@ fn a_quota_that_only_one_member_told_holds_for_the_others_until_somebody_looks()
     let f =
         space(sized(1_000_000, 900_000, 0, "NOSPACE", &[1]).with(|e| status_mut(e, 1).quota_bytes = SMALL));
     assert_eq!(f.reason, ReasonCode::EtcdAlarmLeftOver, "{f:#?}");
+    // Two are alarmed, of which one told its own: left over there, and the other is named.
+    let two = sized(1_000_000, 900_000, 0, "NOSPACE", &[1, 2]).with(|e| status_mut(e, 1).quota_bytes = SMALL);
+    let words = ["space is back", "still set on n1, n2", "First look up the quota of n2"];
+    expect(&space(two), Status::False, Severity::Error, ReasonCode::EtcdAlarmLeftOver, &words);
     // Told by the member itself: nothing to look up.
     let f = space(sized(1_000_000, 900_000, SMALL, "NOSPACE", &[2]));
     assert!(!f.advice.contains("look up"), "{}", f.advice);

@@ -298,7 +298,9 @@ fn no_space_alarm(
         .filter(|s| s.quota_is_assumed())
         .filter(|s| ids.is_empty() || ids.iter().any(|id| id == s.id));
     let assumed = names(assumed.map(|s| s.name), 7);
-    if !assumed.is_empty() && spaces.iter().all(has_room) && !used_up {
+    // One of the alarmed that told its own is enough to say that there it is left over; the others are named.
+    let told_itself = spaces.iter().any(|s| !s.quota_is_assumed() && ids.iter().any(|id| id == s.id));
+    if !assumed.is_empty() && !told_itself && spaces.iter().all(has_room) && !used_up {
         let by = match space.quota_as_on {
             Some(other) => format!("that of {other}"),
             None => "the default".to_owned(),
@@ -318,9 +320,17 @@ fn no_space_alarm(
     if all_told && spaces.iter().all(has_room) && !used_up {
         let message =
             format!("{set} although space is back ({numbers}): writes stay refused for the whole cluster.");
+        let first = if assumed.is_empty() {
+            String::new()
+        } else {
+            format!(
+                " First look up the quota of {assumed}, which is not known here (metric etcd_server_quota_backend_bytes): where it \
+                 is smaller, space is not back there."
+            )
+        };
         return new(R::EtcdAlarmLeftOver, message).advice(format!(
             "The alarm is still set on {who}; a person clears it (etcdctl alarm disarm). Outrider does not, and a restart \
-             does not help."
+             does not help.{first}"
         ));
     }
     match space.freeable() {
