@@ -415,7 +415,7 @@ impl<'a> Context<'a> {
 
 fn invalid(mut row: Row, reason: String) -> Row {
     row.refresh = Refresh::Nothing;
-    row.push = Push::Hold;
+    row.push = if row.managed { Push::Hold } else { Push::Nothing };
     row.reason = format!("{reason}; nothing is done with it");
     row
 }
