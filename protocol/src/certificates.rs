@@ -21,6 +21,9 @@ pub struct CertificatesFacts {
     pub version: Fact<String>,
     /// Names and addresses of this node, one of which a serving certificate must cover.
     pub node_names: Vec<String>,
+    /// Names and addresses that RKE2 or K3s was told to put into its serving certificates (`tls-san` and the like).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wanted_names: Vec<String>,
     /// Certificate files, and folders that could not be listed.
     pub files: Vec<CertificateFile>,
     /// Files that were left out because there are too many.

@@ -254,7 +254,7 @@ reason_codes! {
         "A certificate has ended.";
     CertificateNotYetValid = "CertificateNotYetValid", Error..=Error, "45cc5a4466dd413183bba4a28c279e59",
         "A certificate is not valid yet.";
-    CertificateNotServed = "CertificateNotServed", Warn..=Error, "7bd017a877da48c280c592f0d6ee7c29",
+    CertificateNotServed = "CertificateNotServed", Info..=Error, "7bd017a877da48c280c592f0d6ee7c29",
         "The process serves another certificate than lies on disk.";
     CertificateWrong = "CertificateWrong", Warn..=Error, "c2706c8705524d249dbce81f5913a821",
         "A certificate is not good for this node or this cluster.";

@@ -52,6 +52,35 @@ fn d18_a_removed_member_is_to_be_emptied() {
 }
 
 #[test]
+fn a_member_on_a_full_disk_needs_room_and_no_restart() {
+    let full = |free, down| {
+        local(etcd(3).with(|e| {
+            if down {
+                kill(e, 1, 60);
+            }
+            e.data_folder = folder(|f| f.free_bytes = free);
+        }))
+    };
+    expect(
+        &full(Some(4096), true),
+        Status::False,
+        Severity::Error,
+        ReasonCode::EtcdMemberDown,
+        &["4.1 kB (4096 bytes) left", "server/db/etcd", "Make room", "no alarm to clear"],
+    );
+    for free in [Some(64 * 1024 * 1024), None] {
+        let f = full(free, true);
+        assert_eq!(f.reason, ReasonCode::EtcdMemberDown);
+        assert!(!f.advice.contains("Make room"), "{f:#?}");
+    }
+    assert_eq!(
+        full(Some(0), false).reason,
+        ReasonCode::EtcdMemberAnswers,
+        "it runs on as long as it can write"
+    );
+}
+
+#[test]
 fn d19_after_a_reset_the_others_come_back_empty() {
     let f = local(etcd(1).with(|e| e.data_folder = folder(|f| f.reset_flag = true)));
     expect(

@@ -341,6 +341,7 @@ fn certificates() -> impl Strategy<Value = CertificatesFacts> {
             server,
             version,
             node_names: vec![name],
+            wanted_names: vec![],
             files: files
                 .into_iter()
                 .map(|(mut file, usage)| {

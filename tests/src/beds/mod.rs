@@ -3,6 +3,7 @@
 
 pub mod balancer;
 pub mod etcd;
+pub mod kube_apiserver;
 pub mod network;
 pub mod overlay;
 pub mod pki;

@@ -48,10 +48,23 @@ impl Authority {
     /// A certificate for `names`, good from and to so many seconds from now, for servers and clients.
     pub fn issue(&self, name: &str, names: &[&str], from: Seconds, to: Seconds) -> Result<Issued> {
         let mut params = CertificateParams::new(names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>())?;
-        params.distinguished_name.push(DnType::CommonName, name);
         params.extended_key_usages =
             vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         (params.not_before, params.not_after) = (at(from), at(to));
+        self.sign(params, name)
+    }
+
+    /// A client's certificate for a day, as Kubernetes knows users: a name, and the groups it is in.
+    pub fn user(&self, name: &str, groups: &[&str]) -> Result<Issued> {
+        let mut params = CertificateParams::new(vec![])?;
+        groups.iter().for_each(|group| params.distinguished_name.push(DnType::OrganizationName, *group));
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        (params.not_before, params.not_after) = (at(-3600), at(DAY));
+        self.sign(params, name)
+    }
+
+    fn sign(&self, mut params: CertificateParams, name: &str) -> Result<Issued> {
+        params.distinguished_name.push(DnType::CommonName, name);
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, &self.0)?;
         Ok(Issued {

@@ -9,6 +9,7 @@
 )]
 
 mod losses;
+mod machines;
 mod network;
 mod standing;
 

@@ -91,6 +91,7 @@ pub async fn read(cx: &SenseContext, limit: Duration, memory: &mut Memory) -> Fa
         server: node.server,
         version: node.version,
         node_names: node.names,
+        wanted_names: Vec::new(),
         files,
         files_left_out: node.left_out,
         served,

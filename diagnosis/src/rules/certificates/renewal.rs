@@ -39,7 +39,8 @@ pub(crate) fn window(version: Option<&str>) -> Window {
     Window::Days(if wide { 120 } else { 90 })
 }
 
-fn numbers(version: &str) -> Option<(u32, u32, u32)> {
+/// Major, minor, patch.
+pub(super) fn numbers(version: &str) -> Option<(u32, u32, u32)> {
     let mut parts = version.strip_prefix('v').unwrap_or(version).split('.');
     let (major, minor) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
     let patch = parts.next()?;

@@ -1,5 +1,7 @@
 //! What one port shows: its dates, whether it is what lies on disk, who signed it, and whether it covers this node.
 
+use std::time::Duration;
+
 use outrider_protocol::{
     CertificateFacts, CertificateUse as Use, Distribution, Fact, ReasonCode as R, ServedCertificate,
     Severity, Status, UnknownCause,
@@ -44,6 +46,7 @@ pub(super) fn judge(view: &View<'_>, served: &ServedCertificate) -> Option<Findi
     candidates.extend(wrong_issuer(served, leaf));
     candidates.extend(on_disk.and_then(|file| differs(view, served, leaf, file)));
     candidates.extend(wrong_names(view, served, leaf));
+    candidates.extend(missing_names(view, served, leaf));
     worst(subject, view.at, candidates)
 }
 
@@ -168,12 +171,57 @@ fn differs(
         served.file,
         Moment(file.not_after)
     );
-    let candidate = Candidate::new(Status::True, Severity::Warn, R::CertificateNotServed, message);
+    // What takes it by itself is given the time, and nobody is woken for it.
+    let severity = if reloads(view, served) == Reloads::Soon { Severity::Info } else { Severity::Warn };
+    let candidate = Candidate::new(Status::True, severity, R::CertificateNotServed, message);
     Some(candidate.after(RAISE).advice(restart(view, served)))
+}
+
+/// Whether a process takes a new file while it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reloads {
+    /// Not that we know of.
+    No,
+    /// It does, and has had no time to.
+    Soon,
+    /// It does, and has not.
+    HasNot,
+}
+
+/// kube-apiserver takes one at once, and a minute after it lost sight of the file (kubernetes/kubernetes,
+/// `dynamiccertificates/dynamic_serving_content.go`); a kubelet that was given files the same way from v1.31 on
+/// (`ReloadKubeletServerCertificateFile`). RKE1 has none as new.
+fn reloads(view: &View<'_>, served: &ServedCertificate) -> Reloads {
+    let by_itself = match served.name.as_str() {
+        "kube-apiserver" => true,
+        "kubelet" => {
+            !served.authority.is_empty() && view.facts.version.value().is_some_and(|v| is_from(v, 31))
+        }
+        _ => false,
+    };
+    let age = view.file(&served.file).and_then(|file| file.modified).map(|at| view.now.since(at));
+    match (by_itself, age) {
+        (false, _) => Reloads::No,
+        (true, Some(age)) if age <= RELOAD => Reloads::Soon,
+        (true, _) => Reloads::HasNot,
+    }
+}
+
+/// Twice the minute, and the time of a look.
+const RELOAD: Duration = Duration::from_secs(150);
+
+fn is_from(version: &str, minor: u32) -> bool {
+    renewal::numbers(version).is_some_and(|(major, of, _)| major > 1 || (major == 1 && of >= minor))
 }
 
 /// How the process is made to read its file.
 fn restart(view: &View<'_>, served: &ServedCertificate) -> String {
+    if reloads(view, served) == Reloads::Soon {
+        return format!(
+            "Nothing to do yet: {} takes a new file by itself, within a minute or two of its being written.",
+            served.name
+        );
+    }
     let how = match (&view.facts.distribution, served.name.as_str()) {
         (Distribution::Rke1, "etcd" | "etcd-peer") => "docker restart etcd, one node after the other".to_owned(),
         (Distribution::Rke1, name) => format!("docker restart {name}"),
@@ -184,16 +232,33 @@ fn restart(view: &View<'_>, served: &ServedCertificate) -> String {
         }
         _ => format!("systemctl restart {}, one node after the other", renewal::unit(view)),
     };
+    if reloads(view, served) == Reloads::HasNot {
+        let file = &served.file;
+        return format!(
+            "{} takes a new file by itself within a minute, and has not: the key beside it is not its own, or the process \
+             was given other files. Compare first, for with such a pair it does not start again: openssl x509 -noout -pubkey \
+             -in {file} against openssl pkey -pubout -in {}, and what its log says since the file was written. If they are \
+             alike, restart it ({how}).",
+            served.name,
+            key_beside(file)
+        );
+    }
     let hint = match served.name.as_str() {
         "etcd" | "etcd-peer" => {
             " etcd itself reads its files at every handshake: if it still differs then, it was given other files."
         }
-        "kube-apiserver" => {
-            " The API server takes a new file within a minute by itself: if it does not, it was given another one."
-        }
         _ => "",
     };
     format!("Restart needed: the process holds the old one ({how}).{hint}")
+}
+
+/// Where the key of a certificate lies: `x.key` beside `x.crt`, and `x-key.pem` beside `x.pem` on RKE1.
+fn key_beside(certificate: &str) -> String {
+    match (certificate.strip_suffix(".crt"), certificate.strip_suffix(".pem")) {
+        (Some(stem), _) => format!("{stem}.key"),
+        (_, Some(stem)) => format!("{stem}-key.pem"),
+        _ => "its key".to_owned(),
+    }
 }
 
 fn wrong_names(view: &View<'_>, served: &ServedCertificate, leaf: &CertificateFacts) -> Option<Candidate> {
@@ -222,6 +287,30 @@ fn wrong_names(view: &View<'_>, served: &ServedCertificate, leaf: &CertificateFa
     ))
 }
 
+/// Names that were asked for in the configuration and are not in the certificate; of the ports that have them.
+fn missing_names(view: &View<'_>, served: &ServedCertificate, leaf: &CertificateFacts) -> Option<Candidate> {
+    if !matches!(served.name.as_str(), "kube-apiserver" | "supervisor") {
+        return None;
+    }
+    let wanted = view.facts.wanted_names.iter().map(String::as_str);
+    let missing: Vec<&str> = wanted.filter(|name| !leaf.sans.iter().any(|san| covers(san, name))).collect();
+    if missing.is_empty() {
+        return None;
+    }
+    let message = format!(
+        "The certificate that {} shows at {} does not cover {}, which the configuration asks for (tls-san, \
+         node-external-ip, advertise-address): who comes by that name is warned of the certificate.",
+        served.name,
+        served.peer,
+        names(&missing, 4)
+    );
+    let unit = renewal::unit(view);
+    Some(Candidate::new(Status::True, Severity::Warn, R::CertificateWrong, message).after(RAISE).advice(format!(
+        "A restart of {unit} issues a new one with what is missing, whatever its end. Where the service has started since \
+         the configuration was changed, see whether it reads that file."
+    )))
+}
+
 /// Whether an address is among the names by which others reach this node.
 fn knows_its_address(names: &[String]) -> bool {
     names.iter().any(|name| name.parse::<core::net::IpAddr>().is_ok_and(|ip| !ip.is_loopback()))
@@ -229,7 +318,8 @@ fn knows_its_address(names: &[String]) -> bool {
 
 /// A name against an alternative name: the same, or one label for the star.
 fn covers(san: &str, name: &str) -> bool {
-    if san.eq_ignore_ascii_case(name) {
+    let ip = |text: &str| text.parse::<core::net::IpAddr>().ok();
+    if san.eq_ignore_ascii_case(name) || ip(name).is_some_and(|name| ip(san) == Some(name)) {
         return true;
     }
     let suffix = san.strip_prefix('*');

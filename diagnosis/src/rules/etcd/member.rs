@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use outrider_protocol::{
-    ConditionType, EndpointFacts, EndpointStatus, EtcdFacts, Fact, ReasonCode as R, Severity, Status,
-    Thresholds, Timestamp, UnknownCause,
+    ConditionType, DataFolder, EndpointFacts, EndpointStatus, EtcdFacts, Fact, ReasonCode as R, Severity,
+    Status, Thresholds, Timestamp, UnknownCause,
 };
 
 use super::histogram::{self, Difference};
@@ -13,7 +13,7 @@ use super::links::{self, Network};
 use super::quorum::Health;
 use super::view::{election_timeout, is_down, lacks_leader, name_of, silent_for, status_health};
 use crate::finding::Finding;
-use crate::wording::{Span, names};
+use crate::wording::{Bytes, Short, Span, names};
 
 const TYPE: ConditionType = ConditionType::EtcdMemberHealthy;
 
@@ -143,10 +143,28 @@ fn down(
                 down_advice(cause, url)
             ))
         }
+        Some(DataFolder { path, free_bytes: Some(free), .. }) if *free < NEXT_SEGMENT => {
+            let message = format!(
+                "{message} The file system of its data has {} left ({path}), less than the {} that etcd sets aside for the \
+                 next piece of its log.",
+                Bytes(*free),
+                Short(NEXT_SEGMENT)
+            );
+            new(Status::False, Severity::Error, R::EtcdMemberDown, at, message).advice(format!(
+                "Make room on that file system first: etcd ends at a write that fails, and ends again at every start until \
+                 there is room. Move away what is not etcd's (du -xh --max-depth=2 on that file system; old snapshots, \
+                 images, logs), nothing below {path}. Then see whether its pod or service comes up by itself. This is the \
+                 disk and not the quota: there is no alarm to clear."
+            ))
+        }
         _ => new(Status::False, Severity::Error, R::EtcdMemberDown, at, message)
             .advice(down_advice(cause, url)),
     }
 }
+
+/// Size of a piece of etcd's write-ahead log, which is set aside before it is written (etcd-io/etcd,
+/// `server/storage/wal/wal.go`, `SegmentSizeBytes`).
+const NEXT_SEGMENT: u64 = 64 * 1024 * 1024;
 
 fn down_advice(cause: &UnknownCause, url: &str) -> String {
     match cause {

@@ -124,7 +124,7 @@ impl Server {
         let mut command = self.space.command("sh");
         command
             .arg("-ec")
-            .arg("mount -t tmpfs tmpfs /var/lib; mkdir /var/lib/rancher; mount --bind \"$1\" /var/lib/rancher; shift; exec \"$@\"")
+            .arg("mount -t tmpfs tmpfs /var/lib; mkdir /var/lib/rancher; mount --rbind \"$1\" /var/lib/rancher; shift; exec \"$@\"")
             .arg("etcd")
             .arg(self.home.root().join("var/lib/rancher"))
             .arg(&start.programs.etcd)
