@@ -17,6 +17,27 @@ open_enum! {
     }
 }
 
+open_enum! {
+    /// What a balancer leads to.
+    BalancerService {
+        /// Rancher, at 80 and 443.
+        Rancher = "rancher",
+        /// The API servers of a cluster, at 6443.
+        Kubernetes = "kubernetes",
+        /// The supervisors of RKE2 or K3s, at 9345, where nodes register.
+        Supervisor = "supervisor",
+    }
+}
+
+/// What a document of an older agent means, which knew nothing else.
+fn rancher() -> BalancerService {
+    BalancerService::Rancher
+}
+
+fn not_found_out() -> BalancerMode {
+    BalancerMode::Auto
+}
+
 /// All that was tried against one balancer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -31,12 +52,70 @@ pub struct LoadBalancerFacts {
     pub port: u16,
     /// Port that redirects to https; 0 when there is none to probe.
     pub http_port: u16,
+    /// What it leads to.
+    #[serde(default = "rancher")]
+    pub service: BalancerService,
     /// Mode as configured, or as found when that was `auto`.
     pub mode: BalancerMode,
+    /// Mode by who shows which certificate, whatever is configured; `auto` where that cannot be told.
+    #[serde(default = "not_found_out")]
+    pub found_mode: BalancerMode,
+    /// How `found_mode` is known, or why it is not: a clause for a sentence.
+    #[serde(default)]
+    pub found_by: String,
     /// Addresses of the host, each tried by itself.
     pub addresses: Fact<Vec<String>>,
     /// Every try, in the order made.
     pub probes: Vec<Probe>,
+    /// Backends as configured; absent when none are, not applicable where this node does not try them.
+    #[serde(default)]
+    pub backends: Option<Fact<Vec<String>>>,
+    /// Connections that the tries took.
+    #[serde(default)]
+    pub connections: u32,
+    /// `ca_checksum` as configured: what the nodes' agents expect of `/cacerts`; empty when none is given.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub ca_checksum: String,
+    /// How Rancher's agents verify, as configured: `strict` or `system-store`; empty when that is not said.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub agent_tls_mode: String,
+    /// What `/cacerts` publishes.
+    #[serde(default)]
+    pub ca: Option<Fact<CaFacts>>,
+}
+
+/// What Rancher publishes at `/cacerts`, as one address of the balancer gave it (`facts/rancher-load-balancer.md`, 6).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CaFacts {
+    /// Address and port that gave it.
+    pub peer: String,
+    /// Status code.
+    pub status: u16,
+    /// Bytes of the body (at most 1 MiB are read).
+    pub bytes: u64,
+    /// SHA-256 of those bytes, hex: what `CATTLE_CA_CHECKSUM` has to be.
+    pub sha256: String,
+    /// First 120 bytes of the body, control characters replaced.
+    pub body_start: String,
+    /// Certificates in it, at most ten; absent when it is no PEM, with the reason as source.
+    pub certificates: Fact<Vec<CertificateFacts>>,
+    /// Other checksums that people take for the right one, at most 40.
+    pub candidates: Vec<CaCandidate>,
+    /// `Known` empty string when the chain that this peer sent leads to a certificate of `/cacerts`, else why not.
+    pub trusts_chain: Fact<String>,
+    /// The same by the roots of this machine alone.
+    pub system_trusts_chain: Fact<String>,
+}
+
+/// A checksum that is near the right one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CaCandidate {
+    /// Of what: a clause such as `the bytes with a final newline added`.
+    pub what: String,
+    /// SHA-256, hex.
+    pub sha256: String,
 }
 
 open_enum! {
@@ -52,14 +131,27 @@ open_enum! {
         Root = "root",
         /// `GET /` over plain http; must redirect to https.
         Redirect = "redirect",
+        /// `GET /` over plain http with `X-Forwarded-Proto: https`, as any client may write; must redirect all the same.
+        ForgedRoot = "forged-root",
         /// `GET` of a path nobody serves; a 200 means a default backend answers.
         Nonsense = "nonsense",
         /// `GET /` at a backend with `X-Forwarded-Proto: https`.
         ForwardedRoot = "forwarded-root",
         /// `GET /` at a backend without that header.
         PlainRoot = "plain-root",
-        /// A complete WebSocket handshake on `/v3/connect`.
+        /// `GET /healthz` at a backend with the backend's own address as Host, as balancers ask; the answer tells which
+        /// ingress it is.
+        HealthzByAddress = "healthz-by-address",
+        /// `GET /ping` with a PROXY protocol header in front, where the same without failed.
+        ProxyPing = "proxy-ping",
+        /// A complete WebSocket handshake on `/v3/connect`, as an agent makes it; Rancher asks who that is before it looks
+        /// at the upgrade, so a refusal of its own proves only that the request arrived.
         WebSocket = "websocket",
+        /// The same as a browser from another site would make it. Rancher refuses that with 403 `origin not allowed`, and
+        /// only where the upgrade arrived (rancher/rancher:pkg/websocket/handler.go): a 401 shows that it was lost.
+        WebSocketOrigin = "websocket-origin",
+        /// That over HTTP/2 (RFC 8441), where the peer offers it.
+        WebSocketHttp2 = "websocket-http2",
         /// `GET /cacerts`.
         CaCerts = "cacerts",
     }
@@ -93,6 +185,9 @@ pub struct Probe {
     pub tls: Fact<TlsFacts>,
     /// The answer; `NotApplicable` when nothing was asked.
     pub http: Fact<HttpAnswer>,
+    /// What came in place of TLS or of HTTP: its first 400 bytes, control characters replaced; empty when all was well.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub raw: String,
 }
 
 /// What a TLS handshake showed.
@@ -104,12 +199,19 @@ pub struct TlsFacts {
     /// Negotiated ALPN protocol; empty when none.
     #[serde(default)]
     pub alpn: String,
+    /// Negotiated cipher suite, such as `TLS13_AES_256_GCM_SHA384`; empty when not read.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub cipher: String,
     /// Certificates in the order sent, leaf first.
     pub chain: Vec<CertificateFacts>,
     /// `Known` empty string when the chain leads to a trusted root, else why not.
     pub trust: Fact<String>,
     /// True when a SAN of the leaf covers the host asked for.
     pub name_matches: bool,
+    /// Where the last certificate of the chain says that its issuer's can be had (authority information access); empty
+    /// when it does not say, as private authorities mostly do not.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub issuer_at: String,
 }
 
 /// One certificate, without key.
@@ -133,11 +235,14 @@ pub struct CertificateFacts {
 }
 
 /// What an HTTP server answered; bodies are bounded and never kept whole.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpAnswer {
     /// Status code.
     pub status: u16,
+    /// Version of the answer, such as `HTTP/1.1`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub version: String,
     /// `Location` header; empty when none.
     #[serde(default)]
     pub location: String,
@@ -147,6 +252,23 @@ pub struct HttpAnswer {
     /// `Upgrade` header; empty when none.
     #[serde(default)]
     pub upgrade: String,
+    /// `Content-Type` header; empty when none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub content_type: String,
+    /// `WWW-Authenticate` header; empty when none. Rancher sends none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub challenge: String,
+    /// `Sec-WebSocket-Version` header; empty when none. A WebSocket server that refuses a handshake names its version.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub web_socket_version: String,
+    /// With 101: whether `Sec-WebSocket-Accept` fits the key that was sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accept_fits: Option<bool>,
+    /// What Rancher takes for its own address, by the links that its API puts into the answer: scheme, host and, where
+    /// that is not 80 or 443, port, as `X-Forwarded-*` or Host brought them (rancher/norman:urlbuilder); empty when there
+    /// is no link.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub self_link: String,
     /// First 120 bytes of the body, control characters replaced.
     #[serde(default)]
     pub body_start: String,

@@ -298,6 +298,52 @@ reason_codes! {
         "The balancer answers with a server error or not at all.";
     BalancerRefusesRequest = "BalancerRefusesRequest", Error..=Error, "e4846ef439074b2d8e536bdc8226e0ac",
         "The way in refuses a plain request (4xx).";
+    BalancerChainIncomplete = "BalancerChainIncomplete", Warn..=Warn, "565c8bca6fca4d0882925fe237ec5554",
+        "The server does not send the whole chain: an intermediate certificate is missing.";
+    BalancerCaUnknown = "BalancerCaUnknown", Warn..=Warn, "cdf7c21986414d818d831d16dfbbe44e",
+        "The chain leads to an authority that is not known to this machine.";
+    BalancerModeDiffers = "BalancerModeDiffers", Warn..=Warn, "f6215eb080d640f7be308b9f49ea68e3",
+        "The balancer works at another layer than the configuration says.";
+    ForwardedHeaderFirstOnly = "ForwardedHeaderFirstOnly", Error..=Error, "9c72909ca4984ad48e2a595d679619ad",
+        "X-Forwarded-Proto is set on the first request of a connection only.";
+    ForwardedAddressWrong = "ForwardedAddressWrong", Error..=Error, "8236c3af71174b2a85b630490c88fab4",
+        "Rancher takes itself for another address than the one people use.";
+    ForwardedHeaderForged = "ForwardedHeaderForged", Warn..=Warn, "a93b6157d8bd481ab83ff060400570f3",
+        "A client on plain http may claim https.";
+    ProxyProtocolMissing = "ProxyProtocolMissing", Error..=Error, "5fe7240a7f9a44f9a4ee66a54fb5a44b",
+        "A side expects the PROXY protocol and does not get it.";
+    ProxyProtocolUnexpected = "ProxyProtocolUnexpected", Error..=Error, "26a06f63cb77454599c81c13e141863a",
+        "The balancer sends the PROXY protocol to a side that does not expect it.";
+    WebSocketPasses = "WebSocketPasses", Ok..=Ok, "7bfbac3f3b4447679634afcfdcb80cca",
+        "WebSockets reach Rancher.";
+    WebSocketUnproven = "WebSocketUnproven", Info..=Info, "132cd784511a4e3fad142bf94ee36d92",
+        "A WebSocket handshake is refused in words that prove nothing about the upgrade.";
+    WebSocketUpgradeLost = "WebSocketUpgradeLost", Error..=Error, "21514fe9ccf3474da619af2523214cd4",
+        "The WebSocket upgrade is taken off on the way to Rancher.";
+    WebSocketRefused = "WebSocketRefused", Error..=Error, "6b9f9671fa364e328cb6424443b029cf",
+        "Something other than Rancher answers the WebSocket handshake.";
+    WebSocketFails = "WebSocketFails", Error..=Error, "c35151343dd945419aab3459943dd5b1",
+        "The WebSocket handshake ends in a server error or in silence.";
+    WebSocketRedirected = "WebSocketRedirected", Error..=Error, "059097189d6a4713b4349b16398bef43",
+        "The WebSocket handshake is redirected.";
+    WebSocketHttp2Differs = "WebSocketHttp2Differs", Warn..=Warn, "d051d6cded67401f8d065d143dfe36e7",
+        "WebSockets pass over HTTP/1.1 and not over HTTP/2.";
+    CaTrusted = "CaTrusted", Ok..=Ok, "4d90d2b6f2e041119b4a956953df6db8",
+        "Agents can trust Rancher by what it publishes.";
+    CaChecksumMismatch = "CaChecksumMismatch", Error..=Error, "183df943882b48fd8f03a40d81bac490",
+        "The given CA checksum is not that of /cacerts.";
+    CaChecksumMalformed = "CaChecksumMalformed", Error..=Error, "2a80247fd7e943b8a3e36dd9faa9e7a9",
+        "The given CA checksum can be no SHA-256.";
+    CaCertsEmpty = "CaCertsEmpty", Warn..=Error, "a0b0d84642e441d7b33bb4c40d2c7d07",
+        "/cacerts is empty where agents need it.";
+    CaCertsNotPem = "CaCertsNotPem", Error..=Error, "37c8a0ea7b3942e1b7ca5e9c75ea189d",
+        "/cacerts gives something that is no certificate.";
+    CaCertsDiffer = "CaCertsDiffer", Error..=Error, "642075ea8e1943e7bc0f1d9b7a61848c",
+        "Peers behind one name publish different CAs.";
+    CaChainMismatch = "CaChainMismatch", Warn..=Error, "5b7106630c34492d8d31b59cfad4079f",
+        "The certificate does not lead to the CA at /cacerts.";
+    CaLeftOver = "CaLeftOver", Info..=Info, "cf033a6f47994944845fa648d99432f9",
+        "A CA or checksum is left over that agents do without.";
     KubernetesAnswers = "KubernetesAnswers", Ok..=Ok, "4ca1214bdf8342b8bbabe64cf9b0c764",
         "The kubelet answers, and on a server the API server does.";
     KubeletDown = "KubeletDown", Warn..=Error, "89273602f9fe4555842b811627417c1c",

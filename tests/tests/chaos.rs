@@ -95,7 +95,7 @@ async fn two_hundred_deaths_lose_and_double_nothing() {
         std::fs::write(place.join("token"), &token).expect("a token file");
         home.configure(&format!(
             "[node]\nname = \"{name}\"\n[coordinator]\nurls = [\"https://{}\"]\ntoken_file = \"{}\"\n\
-             [checks.load-balancer]\ninterval = \"1s\"\n[report]\nheartbeat = \"2s\"\n",
+             [checks.load-balancer]\ninterval = \"1s\"\nprobes_per_minute = 600\n[report]\nheartbeat = \"2s\"\n",
             launch.address,
             place.join("token").display(),
         ))

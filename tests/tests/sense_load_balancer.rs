@@ -43,11 +43,9 @@ fn settings(https: SocketAddr, http: u16, addresses: &[IpAddr]) -> LoadBalancerS
         mode: BalancerMode::Auto,
         backends: Vec::new(),
         backend_http_port: 8080,
-        ca: None,
-        ca_checksum: None,
-        agent_tls_mode: None,
         tries: 4,
         resolve: BTreeMap::from([(HOST.to_owned(), addresses.to_vec())]),
+        ..LoadBalancerSettings::default()
     }
 }
 
@@ -183,7 +181,18 @@ async fn layer_4_done_right() {
     assert!(tls.name_matches && tls.version.starts_with("TLSv1."), "{tls:?}");
     assert_eq!(tls.chain[0].sans, [HOST]);
     assert!(matches!(connected[1].tls, Fact::NotApplicable { .. }), "the plain port");
-    assert_eq!(statuses(&facts, Backend, ProbeKind::Ping), [200; 2]);
+    // Over TLS and, while the mode is being found out, over plain http.
+    assert_eq!(statuses(&facts, Backend, ProbeKind::Ping), [200; 4]);
+    assert_eq!(
+        (&facts.found_mode, facts.found_by.contains("the very certificate")),
+        (&BalancerMode::L4, true)
+    );
+    // The bed's words for an agent are not Rancher's, so the same is asked straight at the backends.
+    assert_eq!(statuses(&facts, Backend, ProbeKind::WebSocketOrigin), [401; 2]);
+    let ca = facts.ca.as_ref().unwrap().value().unwrap();
+    assert_eq!((ca.status, ca.bytes), (200, 13));
+    assert!(matches!(&ca.certificates, Fact::Absent { source, .. } if source.contains("no PEM")), "{ca:#?}");
+    assert!(facts.connections > 8 && facts.connections < 24, "{}", facts.connections);
 }
 
 #[tokio::test]
@@ -365,5 +374,65 @@ async fn hostile_servers_cost_their_limit_and_no_more() {
         let facts = pass(&settings(address, 0, &[address.ip()]), limit).await;
         let tries = tries(&facts, Through, ProbeKind::Root);
         assert!(!tries.is_empty() && tries.iter().all(|p| cause(&p.tls) == Some(&expected)), "{tries:#?}");
+        // What came in place of TLS is kept.
+        let said = expected == UnknownCause::TlsFailed;
+        assert!(tries.iter().all(|p| p.raw.contains("PROXY TCP4") == said), "{tries:#?}");
     }
+}
+
+/// Reads up to the end of a header.
+fn read_head(stream: &mut std::net::TcpStream) -> String {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") && matches!(stream.read(&mut byte), Ok(1)) {
+        head.push(byte[0]);
+    }
+    String::from_utf8_lossy(&head).into_owned()
+}
+
+#[tokio::test]
+#[ignore = "run by tests/run --suite sense-load-balancer"]
+async fn a_peer_that_cuts_is_asked_once_more_with_a_proxy_header() {
+    fn wants_it(mut stream: std::net::TcpStream) {
+        if read_head(&mut stream).starts_with("PROXY TCP4 127.0.0.1 127.0.0.1 ") {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\npong");
+        }
+    }
+    fn calls_it_bad(mut stream: std::net::TcpStream) {
+        let bad = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+        let good = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+        let answer = if read_head(&mut stream).starts_with("GET ") { &good[..] } else { bad };
+        let _ = stream.write_all(answer);
+    }
+    let dead = SocketAddr::from(([127, 0, 0, 1], 1));
+    for (serve, statuses_with, cut) in
+        [(wants_it as fn(_), vec![200], true), (calls_it_bad as fn(_), vec![], false)]
+    {
+        let backend = server(serve);
+        let one = LoadBalancerSettings {
+            mode: BalancerMode::L7,
+            backends: vec![backend],
+            backend_http_port: backend.port(),
+            ..settings(dead, 0, &[dead.ip()])
+        };
+        let facts = pass(&one, LIMIT).await;
+        let plain = tries(&facts, Backend, ProbeKind::ForwardedRoot);
+        assert_eq!(cause(&plain[0].http) == Some(&UnknownCause::Unreachable), cut, "{plain:#?}");
+        assert_eq!(statuses(&facts, Backend, ProbeKind::ProxyPing), statuses_with);
+    }
+}
+
+#[tokio::test]
+#[ignore = "run by tests/run --suite sense-load-balancer"]
+async fn an_agent_leaves_the_backends_alone() {
+    let backend = server(|_| {});
+    let dead = SocketAddr::from(([127, 0, 0, 1], 1));
+    let one = LoadBalancerSettings {
+        backends: vec![backend],
+        try_backends: false,
+        ..settings(dead, 0, &[dead.ip()])
+    };
+    let facts = pass(&one, LIMIT).await;
+    assert!(facts.probes.iter().all(|p| p.target == Through));
+    assert!(matches!(facts.backends, Some(Fact::NotApplicable { .. })), "{:?}", facts.backends);
 }

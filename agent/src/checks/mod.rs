@@ -7,6 +7,7 @@
 mod certificates;
 mod etcd;
 mod kubernetes;
+mod load_balancer;
 mod mailbox;
 mod pass;
 mod sensors;

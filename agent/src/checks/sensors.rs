@@ -12,6 +12,7 @@ use tokio::sync::Mutex;
 use super::certificates::CertificatesWatch;
 use super::etcd::EtcdWatch;
 use super::kubernetes::NeighbourWatch;
+use super::load_balancer::BalancerWatch;
 use super::{Reading, SlotGuard};
 use crate::config::Settings;
 use crate::sense::{self, SenseContext};
@@ -43,6 +44,7 @@ pub trait Sensors: Send + Sync {
 pub struct Machine {
     cx: SenseContext,
     etcd: EtcdWatch,
+    balancers: BalancerWatch,
     certificates: CertificatesWatch,
     neighbours: NeighbourWatch,
     dns: Arc<Mutex<sense::dns::Memory>>,
@@ -55,6 +57,7 @@ impl Machine {
         Self {
             cx,
             etcd: EtcdWatch::default(),
+            balancers: BalancerWatch::default(),
             certificates: CertificatesWatch::default(),
             neighbours: NeighbourWatch::default(),
             dns: Arc::default(),
@@ -87,13 +90,18 @@ impl Sensors for Machine {
                     etcd.look(&cx, &settings.etcd, interval).await.map(Reading::Etcd)
                 })
             }
-            Check::LoadBalancer => Box::pin(async move {
-                let _guard = guard;
-                let settings = &context.settings;
-                let limit = settings.checks.get(&Check::LoadBalancer).map_or(LIMIT, |check| check.timeout);
-                let read = sense::load_balancer::read(&cx, &settings.load_balancers, limit);
-                Some(Reading::LoadBalancer(read.await))
-            }),
+            Check::LoadBalancer => {
+                let balancers = self.balancers.clone();
+                Box::pin(async move {
+                    let _guard = guard;
+                    let settings = &context.settings;
+                    let limit =
+                        settings.checks.get(&Check::LoadBalancer).map_or(LIMIT, |check| check.timeout);
+                    let per_minute = settings.probes_per_minute;
+                    let read = balancers.look(&cx, &settings.load_balancers, per_minute, limit);
+                    Some(Reading::LoadBalancer(read.await))
+                })
+            }
             Check::Certificates => {
                 let certificates = self.certificates.clone();
                 Box::pin(async move {

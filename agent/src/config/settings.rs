@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use outrider_protocol::{BalancerMode, Check, Profile, Thresholds};
+use outrider_protocol::{BalancerMode, BalancerService, Check, Profile, Thresholds};
 
 /// Everything the agent acts on. Built only from a valid configuration; every field has a default or is discovered.
 #[derive(Clone, Debug, PartialEq)]
@@ -153,6 +153,8 @@ pub struct LoadBalancerSettings {
     pub port: u16,
     /// Port that redirects; 0 = none.
     pub http_port: u16,
+    /// What it leads to; by the port of the URL when left out.
+    pub service: BalancerService,
     /// Where TLS ends.
     pub mode: BalancerMode,
     /// Backends, address and port (443 in L4, `backend_http_port` in L7 when the port is left out).
@@ -169,6 +171,30 @@ pub struct LoadBalancerSettings {
     pub tries: u32,
     /// Fixed addresses a name, instead of DNS.
     pub resolve: BTreeMap<String, Vec<IpAddr>>,
+    /// Whether this node tries the backends: servers do, nodes whose profile is an agent's do not.
+    pub try_backends: bool,
+}
+
+impl Default for LoadBalancerSettings {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            url: String::new(),
+            host: String::new(),
+            port: 443,
+            http_port: 80,
+            service: BalancerService::Rancher,
+            mode: BalancerMode::Auto,
+            backends: Vec::new(),
+            backend_http_port: 80,
+            ca: None,
+            ca_checksum: None,
+            agent_tls_mode: None,
+            tries: 3,
+            resolve: BTreeMap::new(),
+            try_backends: true,
+        }
+    }
 }
 
 /// `[topology]`: read and checked; no check of this version acts on it.

@@ -439,3 +439,33 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn a_balancer_says_by_its_port_what_it_leads_to() {
+    let of = |text: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("agent.toml");
+        fs::write(&file, text).unwrap();
+        let loaded = load(&ConfigSource::File(file));
+        assert_eq!(loaded.problems, vec![], "{text}");
+        let one = loaded.settings.load_balancers[0].clone();
+        (
+            one.service.to_string(),
+            one.http_port,
+            one.mode.to_string(),
+            one.backends[0].port(),
+            one.try_backends,
+        )
+    };
+    let entry = |rest: &str| format!("[[load_balancer]]\nbackends = [\"10.0.0.1\"]\n{rest}");
+    let says =
+        |service: &str, http, mode: &str, port| (service.to_owned(), http, mode.to_owned(), port, true);
+    assert_eq!(of(&entry("url = \"https://a.example\"")), says("rancher", 80, "auto", 443));
+    assert_eq!(of(&entry("url = \"https://a.example:6443\"")), says("kubernetes", 0, "l4", 6443));
+    assert_eq!(of(&entry("url = \"https://a.example:9345\"")), says("supervisor", 0, "l4", 9345));
+    let said = entry("url = \"https://a.example:6443\"\nservice = \"rancher\"\nmode = \"l7\"");
+    assert_eq!(of(&said), says("rancher", 80, "l7", 80));
+    // An agent leaves the backends to the servers.
+    let agent = entry("url = \"https://a.example\"\n[node]\nprofile = \"k3s-agent\"");
+    assert!(!of(&agent).4);
+}

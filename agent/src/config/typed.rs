@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use outrider_protocol::{BalancerMode, Check, Profile, Thresholds};
+use outrider_protocol::{BalancerMode, BalancerService, Check, Profile, Thresholds};
 
 use super::Problem;
 use super::reader::{Section, address, checksum, closest, one_of, path, socket_address, url};
@@ -26,6 +26,9 @@ pub(super) fn settings(table: &Table, problems: &mut Vec<Problem>, notes: &mut V
     checks(&mut root, &mut settings, notes);
     etcd(&mut root, &mut settings.etcd);
     settings.load_balancers = load_balancers(&mut root);
+    // A fleet of agents that all try every backend would be a load of its own, and they see no more than the servers do.
+    let is_agent = matches!(settings.node.profile, Profile::RancherHaAgent | Profile::K3sAgent);
+    settings.load_balancers.iter_mut().for_each(|balancer| balancer.try_backends = !is_agent);
     topology(&mut root, &mut settings.topology, notes);
     guest_agent(&mut root, &mut settings.guest_agent, notes);
     report(&mut root, &mut settings.report);
@@ -259,13 +262,28 @@ fn load_balancer(section: &mut Section) -> Option<LoadBalancerSettings> {
     let port = |section: &mut Section, key: &str, default: u16, least: i64| {
         section.integer(key, least, 65_535).and_then(|i| u16::try_from(i).ok()).unwrap_or(default)
     };
-    let http_port = port(section, "http_port", 80, 0);
+    let services = ["rancher", "kubernetes", "supervisor"];
+    let service =
+        section.text("service", |s| one_of(&services, s).map(|w| BalancerService::from(w.as_str())));
+    let service = service.unwrap_or_else(|| match url.as_ref().map(|url| url.port) {
+        Some(6443) => BalancerService::Kubernetes,
+        Some(9345) => BalancerService::Supervisor,
+        _ => BalancerService::Rancher,
+    });
+    let is_rancher = service == BalancerService::Rancher;
+    let http_port = port(section, "http_port", if is_rancher { 80 } else { 0 }, 0);
     let backend_http_port = port(section, "backend_http_port", 80, 1);
     let modes = ["auto", "l4", "l7"];
     let mode = section
         .text("mode", |s| one_of(&modes, s).map(|w| BalancerMode::from(w.as_str())))
         .unwrap_or(BalancerMode::from("auto"));
-    let backend_port = if mode.as_str() == "l7" { backend_http_port } else { 443 };
+    // TLS of a cluster's own ports ends at its servers: a balancer that ended it would shut every client out.
+    let mode = if is_rancher { mode } else { BalancerMode::L4 };
+    let backend_port = match url.as_ref() {
+        Some(url) if !is_rancher => url.port,
+        _ if mode == BalancerMode::L7 => backend_http_port,
+        _ => 443,
+    };
     let backends = section.texts("backends", |s| address(s, backend_port)).unwrap_or_default();
     let tls_modes = ["strict", "system-store"];
     let balancer = LoadBalancerSettings {
@@ -274,6 +292,7 @@ fn load_balancer(section: &mut Section) -> Option<LoadBalancerSettings> {
         host: String::new(),
         port: 0,
         http_port,
+        service,
         mode,
         backends,
         backend_http_port,
@@ -282,6 +301,7 @@ fn load_balancer(section: &mut Section) -> Option<LoadBalancerSettings> {
         agent_tls_mode: section.text("agent_tls_mode", |s| one_of(&tls_modes, s)),
         tries: section.integer("tries", 1, 20).and_then(|i| u32::try_from(i).ok()).unwrap_or(3),
         resolve: section.addresses_by_name("resolve"),
+        try_backends: true,
     };
     let Some(url) = url else {
         if !written_url {

@@ -4,7 +4,7 @@ use outrider_protocol::{CertificateFacts, Timestamp, UnknownCause};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use sha2::{Digest, Sha256};
-use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+use x509_parser::prelude::{FromDer, GeneralName, ParsedExtension, X509Certificate};
 use x509_parser::x509::X509Name;
 
 use super::Failure;
@@ -33,6 +33,26 @@ pub fn facts(der: &[u8]) -> Result<CertificateFacts, Failure> {
         is_ca: certificate.is_ca(),
     })
 }
+
+/// Where a certificate says that its issuer's certificate can be had (authority information access); empty when it does
+/// not say or is no certificate.
+pub fn issuer_at(der: &[u8]) -> String {
+    use x509_parser::oid_registry::OID_PKIX_ACCESS_DESCRIPTOR_CA_ISSUERS as CA_ISSUERS;
+    let Ok((_, certificate)) = X509Certificate::from_der(der) else { return String::new() };
+    let found = certificate.extensions().iter().find_map(|extension| match extension.parsed_extension() {
+        ParsedExtension::AuthorityInfoAccess(access) => {
+            access.accessdescs.iter().find(|d| d.access_method == CA_ISSUERS).map(|d| &d.access_location)
+        }
+        _ => None,
+    });
+    match found {
+        Some(GeneralName::URI(url)) => printable(url).chars().take(MAX_URL).collect(),
+        _ => String::new(),
+    }
+}
+
+/// Characters of a URL out of a certificate that are kept.
+const MAX_URL: usize = 200;
 
 /// SHA-256 of `bytes`.
 pub fn sha256(bytes: &[u8]) -> [u8; 32] {
@@ -256,6 +276,7 @@ mod tests {
         #[test]
         fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
             let _ = facts(&bytes);
+            let _ = issuer_at(&bytes);
             let _ = certificates(&bytes);
         }
     }

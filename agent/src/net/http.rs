@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{HOST, HeaderValue, USER_AGENT as USER_AGENT_HEADER};
-use http::{HeaderMap, Request, StatusCode};
+use http::{HeaderMap, Request, StatusCode, Version};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
@@ -19,7 +19,7 @@ use super::{Failure, within};
 pub const USER_AGENT: &str = concat!("outrider/", env!("CARGO_PKG_VERSION"));
 
 /// Largest header of an answer, in bytes.
-const MAX_HEADER: usize = 32 * 1024;
+pub(super) const MAX_HEADER: usize = 32 * 1024;
 
 /// Bounds of one exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub struct Limits {
 pub struct Head {
     /// Status code.
     pub status: StatusCode,
+    /// Version of the answer.
+    pub version: Version,
     /// Header fields.
     pub headers: HeaderMap,
 }
@@ -136,7 +138,7 @@ impl Connection {
             self.sender.ready().await?;
             let answer = self.sender.send_request(request).await?;
             let (parts, mut body) = answer.into_parts();
-            let head = Head { status: parts.status, headers: parts.headers };
+            let head = Head { status: parts.status, version: parts.version, headers: parts.headers };
             // After 101 the bytes are another protocol's.
             if head.status == StatusCode::SWITCHING_PROTOCOLS {
                 return Ok((head, true));

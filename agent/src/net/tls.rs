@@ -286,6 +286,16 @@ fn common_validity(
     Some((at_time, ClockSkew { seconds: now - at }))
 }
 
+/// Whether `chain`, leaf first and as a peer sent it, leads to one of `roots` now; the name is not looked at.
+pub fn verify(chain: &[CertificateDer<'_>], roots: &RootCertStore) -> Result<(), Failure> {
+    let Some((leaf, intermediates)) = chain.split_first() else {
+        return Err(Failure::new(UnknownCause::TlsFailed, "the peer sent no certificate"));
+    };
+    let leaf = ParsedCertificate::try_from(leaf)?;
+    let algorithms = provider().signature_verification_algorithms.all;
+    Ok(verify_server_cert_signed_by_trust_anchor(&leaf, roots, intermediates, UnixTime::now(), algorithms)?)
+}
+
 /// What an [`Observing`] handshake saw.
 #[derive(Clone, Debug)]
 pub struct Observation {

@@ -466,8 +466,8 @@ fn certificates_name_trust_and_time() {
         &f,
         Status::True,
         Severity::Warn,
-        ReasonCode::BalancerCertificateWrong,
-        &["unable to get local issuer", "ca in"],
+        ReasonCode::BalancerCaUnknown,
+        &["unable to get local issuer", "ca in", "CN=ca"],
     );
     let f = with_certificate(|t| t.trust = unknown(UnknownCause::IoError));
     assert_eq!(f.reason, ReasonCode::BalancerAnswers);
@@ -533,4 +533,161 @@ fn without_balancers_nothing_applies() {
         judge(&world::node_facts(CheckFacts { load_balancer: Some(known(vec![])), ..CheckFacts::default() }));
     assert!(j.findings.is_empty());
     assert_eq!(j.not_applicable[0].check, Check::LoadBalancer);
+}
+
+#[test]
+fn a_missing_intermediate_is_told_from_an_authority_that_is_not_known() {
+    let between = |t: &mut TlsFacts| {
+        t.trust = known("unknown issuer".into());
+        t.chain[0].issuer = "CN=middle".into();
+    };
+    let middle = || CertificateFacts {
+        subject: "CN=middle".into(),
+        sha256: "m".into(),
+        ..world::certificate("middle")
+    };
+    let root =
+        || CertificateFacts { subject: "CN=r".into(), issuer: "CN=r".into(), sha256: "r".into(), ..middle() };
+    let expect = |f: &Finding, reason, words: &[&str]| {
+        expect(f, Status::True, Severity::Warn, reason, words);
+    };
+    use ReasonCode::{BalancerCaUnknown as Unknown, BalancerChainIncomplete as Incomplete};
+    // Nothing tells: both are said.
+    expect(&with_certificate(between), Unknown, &["CN=middle", "not sent", "intermediate"]);
+    // The certificate itself says where its issuer's is to be had.
+    let f = with_certificate(|t| {
+        between(t);
+        t.issuer_at = "http://ca.example/middle.crt".into();
+    });
+    expect(&f, Incomplete, &["http://ca.example/middle.crt", "fullchain", "tls-rancher-ingress"]);
+    let f = with_certificate(|t| {
+        between(t);
+        t.chain[0].issuer = "CN=Example Issuing CA 3".into();
+    });
+    expect(&f, Incomplete, &["by its name"]);
+    // An intermediate of another chain was sent.
+    let f = with_certificate(|t| {
+        between(t);
+        t.chain.push(CertificateFacts { subject: "CN=old middle".into(), ..middle() });
+    });
+    expect(&f, Incomplete, &["did not issue"]);
+    // The whole chain was sent; its root is nobody's.
+    let f = with_certificate(|t| {
+        between(t);
+        t.chain.push(CertificateFacts { issuer: "CN=r".into(), ..middle() });
+        t.chain.push(root());
+    });
+    expect(&f, Unknown, &["leads to CN=r"]);
+    let f = with_certificate(|t| {
+        t.trust = known("unknown issuer".into());
+        t.chain[0].issuer = t.chain[0].subject.clone();
+    });
+    expect(&f, Unknown, &["signed itself", "default certificate of the ingress"]);
+
+    // Another address sends what this one leaves out.
+    let with = |change: &dyn Fn(&mut TlsFacts)| {
+        let mut p = probe(K::Connect, Balancer, LB, None);
+        if let Fact::Known { value, .. } = &mut p.tls {
+            change(value);
+        }
+        p
+    };
+    let mut whole = with(&|t| {
+        t.chain[0].issuer = "CN=middle".into();
+        t.chain.push(CertificateFacts { issuer: "CN=r".into(), ..middle() });
+    });
+    whole.peer = "192.0.2.11:443".into();
+    expect(&reachable(balancer(vec![with(&between), whole])), Incomplete, &["192.0.2.11:443 sends it"]);
+
+    // Rancher knows the authority.
+    let b = balancer(vec![with(&between)]).with(|b| {
+        b.ca = Some(known(
+            world::published().with(|ca| ca.certificates = known(vec![root().named("CN=middle")])),
+        ));
+    });
+    expect(&reachable(b), Unknown, &["publishes it at /cacerts"]);
+}
+
+trait Named {
+    fn named(self, subject: &str) -> Self;
+}
+
+impl Named for CertificateFacts {
+    fn named(mut self, subject: &str) -> Self {
+        (self.subject, self.issuer) = (subject.into(), subject.into());
+        self
+    }
+}
+
+#[test]
+fn names_that_nearly_cover_the_host() {
+    for (sans, word) in
+        [(vec!["*.x"], "its names: *.x"), (vec!["other.x"], "other.x"), (vec![], "none (CN=rancher.x)")]
+    {
+        let f = with_certificate(|t| {
+            t.name_matches = false;
+            t.chain[0].sans = sans.iter().map(|s| (*s).to_owned()).collect();
+        });
+        expect(&f, Status::False, Severity::Error, ReasonCode::BalancerCertificateWrong, &[word]);
+    }
+    let of = |host: &str, san: &str| {
+        let mut p = probe(K::Connect, Balancer, LB, None);
+        if let Fact::Known { value, .. } = &mut p.tls {
+            value.name_matches = false;
+            value.chain[0].sans = vec![san.into()];
+        }
+        reachable(balancer(vec![p]).with(|b| b.host = host.into())).message
+    };
+    assert!(of("a.b.x", "*.x").contains("one label only"));
+    assert!(of("10.0.0.1", "10.0.0.1").contains("as a DNS name"));
+    assert!(of("10.0.0.1", "rancher.x").contains("entry of its own"));
+    assert!(of("2001:db8::1", "rancher.x").contains("entry of its own"));
+}
+
+/// In L4 clients see the certificate of the backend that they come to.
+#[test]
+fn in_l4_the_certificate_of_each_backend_counts() {
+    let mut p = probe(K::Connect, Backend, "10.0.0.2:443", None);
+    if let Fact::Known { value, .. } = &mut p.tls {
+        value.chain[0].not_after = ago(DAY);
+    }
+    let judged = |mode| {
+        let probes = vec![probe(K::Connect, Balancer, LB, None), p.clone()];
+        reachable(balancer(probes).with(|b| b.mode = mode))
+    };
+    let f = judged(BalancerMode::L4);
+    expect(&f, Status::False, Severity::Error, ReasonCode::BalancerCertificateEnding, &["10.0.0.2:443"]);
+    assert_eq!(judged(BalancerMode::L7).reason, ReasonCode::BalancerAnswers);
+}
+
+/// A balancer in front of a cluster's own ports is judged by what those answer.
+#[test]
+fn api_servers_and_supervisors_behind_a_balancer() {
+    let refusal = "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"status\":\"Failure\",\"reason\":\"Unauthorized\",\"code\":401}";
+    let judged = |service: BalancerService, kind: K, answer: HttpAnswer| {
+        let mut p = probe(kind, Balancer, LB, Some(answer));
+        if let Fact::Known { value, .. } = &mut p.tls {
+            value.trust = known("unknown issuer".into());
+        }
+        let b = balancer(vec![p]).with(|b| b.service = service);
+        let facts =
+            world::node_facts(CheckFacts { load_balancer: Some(known(vec![b])), ..CheckFacts::default() });
+        let judgement = judge(&facts);
+        // Neither WebSockets nor Rancher's CA are asked for.
+        assert_eq!(judgement.findings.len(), 2);
+        assert_eq!(
+            only(&judgement, ConditionType::LoadBalancerReachable).reason,
+            ReasonCode::BalancerAnswers
+        );
+        only(&judgement, ConditionType::LoadBalancerForwarding)
+    };
+    use BalancerService::{Kubernetes, Supervisor};
+    for answer in [http(401, "", refusal), http(403, "", refusal), http(200, "", "ok")] {
+        let f = judged(Kubernetes, K::Healthz, answer);
+        expect(&f, Status::True, Severity::Ok, ReasonCode::ForwardingWorks, &["the API servers"]);
+    }
+    let f = judged(Supervisor, K::Ping, http(200, "", "pong"));
+    expect(&f, Status::True, Severity::Ok, ReasonCode::ForwardingWorks, &["the supervisors"]);
+    assert_eq!(judged(Kubernetes, K::Healthz, http(502, "", "")).reason, ReasonCode::BackendError);
+    assert_eq!(judged(Supervisor, K::Ping, http(200, "", "<html>")).reason, ReasonCode::NotRancher);
 }

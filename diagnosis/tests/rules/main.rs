@@ -4,6 +4,9 @@
 
 mod agent;
 mod balancer;
+mod balancer_ca;
+mod balancer_headers;
+mod balancer_websocket;
 mod certificates;
 mod cloud_init;
 mod dns;

@@ -86,10 +86,8 @@ async fn balancer_cost(cx: &SenseContext, out: &mut impl Write) -> Result<()> {
         backends: vec![bed.backend(0), bed.backend(1)],
         backend_http_port: bed.backend_http(0).port(),
         ca: Some(bed.ca()),
-        ca_checksum: None,
-        agent_tls_mode: None,
-        tries: 3,
         resolve: BTreeMap::from([(balancer::HOST.to_owned(), vec![bed.l4().ip()])]),
+        ..LoadBalancerSettings::default()
     }];
     load_balancer::read(cx, &settings, Duration::from_secs(20)).await;
     let start = used()?;

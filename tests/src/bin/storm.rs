@@ -14,7 +14,7 @@ use outrider_agent::notify::Notifier;
 use outrider_agent::privileged::DirectOpener;
 use outrider_agent::sense::SenseContext;
 use outrider_protocol::{
-    BalancerMode, Check, Fact, LoadBalancerFacts, Probe, ProbeKind, ProbeTarget, Timestamp,
+    BalancerMode, BalancerService, Check, Fact, LoadBalancerFacts, Probe, ProbeKind, ProbeTarget, Timestamp,
 };
 
 struct Storm {
@@ -52,6 +52,7 @@ fn balancer(number: u32, at: Timestamp) -> LoadBalancerFacts {
         tcp: Fact::known(0.5, "storm", at),
         tls: Fact::not_applicable("storm", at),
         http: Fact::not_applicable("storm", at),
+        raw: String::new(),
     };
     LoadBalancerFacts {
         name: format!("balancer-{number:02}"),
@@ -59,9 +60,17 @@ fn balancer(number: u32, at: Timestamp) -> LoadBalancerFacts {
         host: "rancher.example.test".to_owned(),
         port: 443,
         http_port: 80,
+        service: BalancerService::Rancher,
         mode: BalancerMode::L4,
+        found_mode: BalancerMode::L4,
+        found_by: String::new(),
         addresses: Fact::known(vec!["192.0.2.1".to_owned()], "storm", at),
         probes: vec![probe],
+        backends: None,
+        connections: 1,
+        ca_checksum: String::new(),
+        agent_tls_mode: String::new(),
+        ca: None,
     }
 }
 

@@ -1,27 +1,39 @@
 //! The check `load-balancer`: tries against the way in to Rancher, and past it (`facts/rancher-load-balancer.md`).
 //!
 //! Nothing is judged here: every try is written down with what TCP, TLS and HTTP each came to, for the address it
-//! went to. The tries are few, spread over the pass, go past any proxy, send no secret and read bounded bodies; a
-//! redirect of `/` is followed to other paths of the same host, at the same peer, a few times (`redirect`); all of them together keep to one time limit, and what there was no time for is not in the list.
+//! went to. The tries are few, spread over the pass, go past any proxy, send no secret, say who asks (`User-Agent:
+//! outrider/VERSION`) and read bounded bodies; a redirect of `/` is followed to other paths of the same host, at the
+//! same peer, a few times (`redirect`); all of them together keep to one time limit, and what there was no time for
+//! is not in the list. Some tries are made only after others failed: what they tell is whose fault that is.
 //!
-//! Tour: `plan` (which requests go where), `probe` (one connection), `redirect` (where a Location leads), this file (addresses, backends, mode, time).
+//! Tour: `plan` (which requests go where), `probe` (connections and tries), `line` (one request), `redirect` (where a
+//! Location leads), `mode` (L4 or L7), `ca` (`/cacerts`), this file (addresses, backends, time).
 
+mod ca;
+mod line;
+mod mode;
 mod plan;
 mod probe;
 mod redirect;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
-use outrider_protocol::{BalancerMode, Fact, LoadBalancerFacts, Probe, ProbeKind, ProbeTarget, UnknownCause};
+use outrider_protocol::{
+    BalancerMode, BalancerService, CaFacts, Fact, LoadBalancerFacts, Probe, ProbeTarget, UnknownCause,
+};
 use rustls::RootCertStore;
 use tokio::time::Instant;
 
-use self::plan::{backend_tries, https_asks, plain_asks, web_socket};
-use self::probe::{Prober, Side};
+use self::plan::{
+    backend_tries, http2_asks, https_asks, looks_like_proxy_protocol, plain_asks, proxy_asks,
+    wants_second_point, web_socket,
+};
+use self::probe::{Manner, PLAIN, Prober, Side};
 use super::{SenseContext, file};
 use crate::config::LoadBalancerSettings;
 use crate::net::{Failure, Url, certificate, resolve, tls};
@@ -32,6 +44,10 @@ const STEP: Duration = Duration::from_secs(3);
 const MAX_ADDRESSES: usize = 8;
 /// Pause between two tries at one address.
 const SPREAD: Duration = Duration::from_millis(300);
+/// Most backends that are tried by themselves.
+const MAX_BACKENDS: usize = 16;
+/// Most peers at which a failure is looked into further.
+const MAX_FOLLOWED: usize = 3;
 
 /// One pass over all balancers, side by side, within `limit`.
 pub async fn read(
@@ -55,13 +71,22 @@ async fn one(
     deadline: Instant,
     step: Duration,
 ) -> LoadBalancerFacts {
-    let ((roots, ca_failure), addresses) = join(
+    let (trusted, addresses) = join(
         trusted_roots(cx, balancer.ca.clone()),
         resolve(&balancer.host, balancer.port, &balancer.resolve, step),
     )
     .await;
     let url = Url { tls: true, host: balancer.host.clone(), port: balancer.port, path: "/".into() };
-    let prober = Prober { cx, url, roots, ca_failure, deadline, step };
+    let prober = Prober {
+        cx,
+        url,
+        roots: trusted.roots.clone(),
+        ca_failure: trusted.failure.clone(),
+        published: Mutex::new(None),
+        connections: AtomicU32::new(0),
+        deadline,
+        step,
+    };
     let tried = addresses.as_deref().unwrap_or_default();
     let (through, behind) = join(
         join_all(tried.iter().take(MAX_ADDRESSES).map(|a| through(&prober, balancer, a.ip()))),
@@ -69,19 +94,55 @@ async fn one(
     )
     .await;
     let through: Vec<Probe> = through.into_iter().flatten().collect();
+    let further = further(&prober, &through, &behind).await;
+    let (found_mode, found_by) = mode::find(&through, &behind);
     let mode = match &balancer.mode {
-        BalancerMode::Auto => mode_of(&through, &behind),
+        BalancerMode::Auto => found_mode.clone(),
         given => given.clone(),
     };
+    let connections = prober.connections.into_inner();
+    let published = prober.published.into_inner().unwrap_or_else(PoisonError::into_inner);
     LoadBalancerFacts {
         name: balancer.name.clone(),
         url: balancer.url.clone(),
         host: balancer.host.clone(),
         port: balancer.port,
         http_port: balancer.http_port,
+        service: balancer.service.clone(),
         mode,
+        found_mode,
+        found_by,
         addresses: addresses_fact(cx, balancer, addresses),
-        probes: through.into_iter().chain(behind).collect(),
+        probes: through.into_iter().chain(behind).chain(further).collect(),
+        backends: Some(backends_fact(cx, balancer)),
+        connections,
+        ca_checksum: balancer.ca_checksum.clone().unwrap_or_default(),
+        agent_tls_mode: balancer.agent_tls_mode.clone().unwrap_or_default(),
+        ca: published.map(|published| ca_fact(cx, balancer, &published, &trusted)),
+    }
+}
+
+fn ca_fact(
+    cx: &SenseContext,
+    balancer: &LoadBalancerSettings,
+    published: &ca::Published,
+    trusted: &Trusted,
+) -> Fact<CaFacts> {
+    let path = balancer.ca.as_ref().map(|path| path.display().to_string());
+    let file = path.as_deref().map(|path| (path, &trusted.file[..]));
+    let expected = balancer.ca_checksum.as_deref();
+    let facts = ca::facts(published, &trusted.system, expected, file, cx.now());
+    Fact::known(facts, format!("https://{}/cacerts", published.peer), cx.now())
+}
+
+fn backends_fact(cx: &SenseContext, balancer: &LoadBalancerSettings) -> Fact<Vec<String>> {
+    let source = "backends of [[load_balancer]]";
+    if balancer.backends.is_empty() {
+        Fact::absent(source, cx.now())
+    } else if !balancer.try_backends {
+        Fact::not_applicable("backends are tried from server nodes only", cx.now())
+    } else {
+        Fact::known(balancer.backends.iter().map(ToString::to_string).collect(), source, cx.now())
     }
 }
 
@@ -111,24 +172,46 @@ fn names_nothing(failure: &Failure) -> bool {
     failure.cause == UnknownCause::NameNotResolved && WORDS.iter().any(|words| failure.detail.contains(words))
 }
 
-/// The system's roots and the balancer's CA; or why the CA is of no use.
-async fn trusted_roots(cx: &SenseContext, ca: Option<PathBuf>) -> (Arc<RootCertStore>, Option<Failure>) {
+/// Whom to trust.
+struct Trusted {
+    /// The system's roots.
+    system: Arc<RootCertStore>,
+    /// The same and the balancer's CA.
+    roots: Arc<RootCertStore>,
+    /// Why the CA is of no use.
+    failure: Option<Failure>,
+    /// The CA as it is in its file; empty when there is none.
+    file: Vec<u8>,
+}
+
+async fn trusted_roots(cx: &SenseContext, ca: Option<PathBuf>) -> Trusted {
     let opener = cx.opener.clone();
     let read = tokio::task::spawn_blocking(move || {
         let system = tls::system_roots();
-        let Some(path) = ca else { return (system, None) };
-        let extended = opener
-            .open(&path)
-            .and_then(|open| file::read_bounded(open, file::LARGE))
-            .map_err(Failure::from)
-            .and_then(|pem| tls::extended(&system, &certificate::certificates(&pem)?));
+        let Some(path) = ca else {
+            return Trusted { roots: system.clone(), system, failure: None, file: Vec::new() };
+        };
+        let read = opener.open(&path).and_then(|open| file::read_bounded(open, file::LARGE));
+        let (file, extended) = match read {
+            Ok(pem) => {
+                let extended =
+                    certificate::certificates(&pem).and_then(|found| tls::extended(&system, &found));
+                (pem, extended)
+            }
+            Err(error) => (Vec::new(), Err(Failure::from(error))),
+        };
         match extended {
-            Ok(roots) => (roots, None),
-            Err(failure) => (system, Some(failure.during(path.display()))),
+            Ok(roots) => Trusted { system, roots, failure: None, file },
+            Err(failure) => {
+                let failure = Some(failure.during(path.display()));
+                Trusted { roots: system.clone(), system, failure, file }
+            }
         }
     });
     read.await.unwrap_or_else(|e| {
-        (Arc::new(RootCertStore::empty()), Some(Failure::new(UnknownCause::Panicked, e.to_string())))
+        let none = Arc::new(RootCertStore::empty());
+        let failure = Some(Failure::new(UnknownCause::Panicked, e.to_string()));
+        Trusted { system: none.clone(), roots: none, failure, file: Vec::new() }
     })
 }
 
@@ -136,16 +219,28 @@ async fn trusted_roots(cx: &SenseContext, ca: Option<PathBuf>) -> (Arc<RootCertS
 async fn through(prober: &Prober<'_>, balancer: &LoadBalancerSettings, ip: IpAddr) -> Vec<Probe> {
     let side =
         |port, secure| Side { target: ProbeTarget::Balancer, address: SocketAddr::new(ip, port), secure };
+    let is_rancher = balancer.service == BalancerService::Rancher;
     let https = async {
         let side = side(balancer.port, true);
-        let mut probes: Vec<Probe> = prober.connect_only(&side).await.into_iter().collect();
+        let one = Manner::default();
+        let (first, mut line) = prober.connect(&side, Manner::BOTH).await;
+        let mut probes: Vec<Probe> = first.into_iter().collect();
+        if let Some(http2) = line.take_if(|line| line.is_http2())
+            && is_rancher
+        {
+            probes.extend(prober.converse(&side, Manner::BOTH, Some(http2), http2_asks()).await);
+        }
         for number in 0..balancer.tries.max(1) {
             if number > 0 && !prober.pause(SPREAD).await {
                 break;
             }
-            probes.extend(prober.converse(&side, https_asks(number)).await);
+            probes.extend(
+                prober.converse(&side, one, line.take(), https_asks(number, &balancer.service)).await,
+            );
         }
-        probes.extend(prober.converse(&side, web_socket()).await);
+        if is_rancher {
+            probes.extend(prober.converse(&side, one, None, web_socket()).await);
+        }
         probes
     };
     let plain = async {
@@ -153,8 +248,9 @@ async fn through(prober: &Prober<'_>, balancer: &LoadBalancerSettings, ip: IpAdd
             return Vec::new();
         }
         let side = side(balancer.http_port, false);
-        let mut probes: Vec<Probe> = prober.connect_only(&side).await.into_iter().collect();
-        probes.extend(prober.converse(&side, plain_asks()).await);
+        let (first, line) = prober.connect(&side, Manner::default()).await;
+        let mut probes: Vec<Probe> = first.into_iter().collect();
+        probes.extend(prober.converse(&side, Manner::default(), line, plain_asks()).await);
         probes
     };
     let (mut probes, plain) = join(https, plain).await;
@@ -164,32 +260,59 @@ async fn through(prober: &Prober<'_>, balancer: &LoadBalancerSettings, ip: IpAdd
 
 /// Tries past the balancer, at every backend at once.
 async fn backends(prober: &Prober<'_>, balancer: &LoadBalancerSettings) -> Vec<Probe> {
-    let tries = balancer.backends.iter().map(|backend| async move {
+    let tried = balancer.backends.iter().take(if balancer.try_backends { MAX_BACKENDS } else { 0 });
+    let tries = tried.map(|backend| async move {
         let mut probes = Vec::new();
-        for one in backend_tries(*backend, &balancer.mode, balancer.backend_http_port) {
+        for one in backend_tries(*backend, &balancer.mode, balancer.backend_http_port, &balancer.service) {
             let side = Side { target: ProbeTarget::Backend, address: one.address, secure: one.secure };
-            probes.extend(prober.connect_only(&side).await);
-            probes.extend(prober.converse(&side, one.asks).await);
+            let (first, line) = prober.connect(&side, Manner::BOTH).await;
+            probes.extend(first);
+            probes.extend(prober.converse(&side, Manner::BOTH, line, one.asks).await);
         }
         probes
     });
     join_all(tries).await.into_iter().flatten().collect()
 }
 
-/// Where TLS ends, by who shows which certificate: a backend that shows the balancer's own leaf has the TLS passed
-/// through to it. Left open where no backend was given or none told.
-fn mode_of(through: &[Probe], behind: &[Probe]) -> BalancerMode {
-    let leaf = |probe: &Probe| Some(probe.tls.value()?.chain.first()?.sha256.clone());
-    let at_balancer: Vec<String> = through.iter().filter_map(leaf).collect();
-    let at_backends: Vec<String> = behind.iter().filter_map(leaf).collect();
-    if at_balancer.is_empty() {
-        return BalancerMode::Auto;
+/// Tries that tell whose a fault is that others have shown.
+async fn further(prober: &Prober<'_>, through: &[Probe], behind: &[Probe]) -> Vec<Probe> {
+    let web_sockets = async {
+        if !through.iter().any(wants_second_point) {
+            return Vec::new();
+        }
+        let straight =
+            join_all(sides(behind, |_| true).into_iter().map(|side| async move {
+                prober.converse(&side, Manner::default(), None, web_socket()).await
+            }));
+        straight.await.into_iter().flatten().collect::<Vec<_>>()
+    };
+    let proxy = async {
+        let manner = Manner { proxy_protocol: true, ..Manner::default() };
+        let failing = sides(through, looks_like_proxy_protocol);
+        // What fails only through the balancer is compared with what a backend says to such a header.
+        let backends = sides(behind, |p| !failing.is_empty() || looks_like_proxy_protocol(p));
+        let asked = failing.into_iter().chain(backends);
+        let tries = asked.map(|side| async move { prober.converse(&side, manner, None, proxy_asks()).await });
+        join_all(tries).await.into_iter().flatten().collect::<Vec<_>>()
+    };
+    let (mut probes, proxied) = join(web_sockets, proxy).await;
+    probes.extend(proxied);
+    probes
+}
+
+/// The peers of `probes` that took a connection and of which a try is `such`, each once and only a few.
+fn sides(probes: &[Probe], such: impl Fn(&Probe) -> bool) -> Vec<Side> {
+    let mut found: Vec<Side> = Vec::new();
+    for probe in probes.iter().filter(|p| p.tcp.value().is_some() && such(p)) {
+        let Ok(address) = probe.peer.parse::<SocketAddr>() else { continue };
+        if found.len() < MAX_FOLLOWED && found.iter().all(|side| side.address != address) {
+            found.push(Side { target: probe.target.clone(), address, secure: !is_plain(probe) });
+        }
     }
-    if at_backends.iter().any(|sha256| at_balancer.contains(sha256)) {
-        return BalancerMode::L4;
-    }
-    let plain_answers = behind.iter().any(|probe| {
-        matches!(probe.kind, ProbeKind::ForwardedRoot | ProbeKind::PlainRoot) && probe.http.value().is_some()
-    });
-    if !at_backends.is_empty() || plain_answers { BalancerMode::L7 } else { BalancerMode::Auto }
+    found
+}
+
+/// The try was made over plain http.
+fn is_plain(probe: &Probe) -> bool {
+    matches!(&probe.tls, Fact::NotApplicable { reason, .. } if reason == PLAIN)
 }

@@ -1,34 +1,31 @@
-//! One connection and the tries made on it, each written down with what TCP, TLS and HTTP came to.
+//! Connections and the tries made on them, each written down with what TCP, TLS and HTTP came to.
 
-use std::net::SocketAddr;
-use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD as BASE64;
-use bytes::Bytes;
-use http::header::{CONNECTION, HOST, LOCATION, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, SERVER, UPGRADE};
 use outrider_protocol::{
     Fact, Hop, HttpAnswer, MAX_REDIRECTS, Probe, ProbeKind, ProbeTarget, TlsFacts, UnknownCause,
 };
 use rustls::RootCertStore;
-use sha2::{Digest, Sha256};
+use rustls::pki_types::CertificateDer;
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::client::TlsStream;
 
+use super::ca::Published;
+use super::line::{Line, Talk, printable};
 use super::plan::Ask;
 use super::redirect::next_path;
-use crate::net::{BoxedStream, Connection, Failure, Url, certificate, connect, tls, within};
+use crate::net::{Connection, Failure, Heard, Http2, Listened, Url, certificate, connect, tls, within};
 use crate::sense::SenseContext;
 
-/// Bytes of a body that are read.
-const MAX_BODY: usize = 1024 * 1024;
-/// Bytes of a body that are kept.
-const BODY_START: usize = 120;
-/// Characters of a header that are kept.
-const MAX_HEADER: usize = 512;
+/// Why a try over plain http has no handshake.
+pub(super) const PLAIN: &str = "plain http";
+/// Bytes that are kept of what came in place of TLS or HTTP.
+const RAW: usize = 400;
 /// Characters of a Location in a chain that are kept.
 const MAX_HOP: usize = 120;
 /// Certificates of a chain that are kept.
@@ -43,6 +40,10 @@ pub(super) struct Prober<'a> {
     pub(super) roots: Arc<RootCertStore>,
     /// Why the configured CA is not among them.
     pub(super) ca_failure: Option<Failure>,
+    /// The first `/cacerts` that came through the balancer.
+    pub(super) published: Mutex<Option<Published>>,
+    /// Connections that were tried.
+    pub(super) connections: AtomicU32,
     /// End of the pass.
     pub(super) deadline: Instant,
     /// Limit of one step.
@@ -57,12 +58,29 @@ pub(super) struct Side {
     pub(super) secure: bool,
 }
 
+/// How a connection begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Manner {
+    /// HTTP/2 is offered in the handshake.
+    pub(super) http2: bool,
+    /// A PROXY protocol header goes in front.
+    pub(super) proxy_protocol: bool,
+}
+
+impl Manner {
+    /// Both versions of HTTP are offered.
+    pub(super) const BOTH: Self = Self { http2: true, proxy_protocol: false };
+}
+
 /// What connecting came to.
 struct Opened {
     tcp: Fact<f64>,
     tls: Fact<TlsFacts>,
-    stream: Option<BoxedStream>,
+    raw: String,
+    line: Option<Line>,
 }
+
+type Shaken = (TlsStream<Heard<TcpStream>>, TlsFacts, Arc<[CertificateDer<'static>]>);
 
 impl Prober<'_> {
     /// The time one step may take now; none when the pass is over.
@@ -77,51 +95,68 @@ impl Prober<'_> {
         self.left().is_some()
     }
 
-    /// Connects, shakes hands on a TLS port, and sends nothing.
-    pub(super) async fn connect_only(&self, side: &Side) -> Option<Probe> {
-        self.left()?;
-        let opened = self.open(side).await;
+    /// Connects, shakes hands on a TLS port, and sends nothing yet: the try, and the connection to go on with.
+    pub(super) async fn connect(&self, side: &Side, manner: Manner) -> (Option<Probe>, Option<Line>) {
+        if self.left().is_none() {
+            return (None, None);
+        }
+        let opened = self.open(side, manner).await;
         let http = Fact::not_applicable("nothing was asked", self.cx.now());
-        Some(self.probe(side, ProbeKind::Connect, opened.tcp, opened.tls, http))
+        let probe = self.probe(side, ProbeKind::Connect, opened.tcp, opened.tls, http);
+        (Some(Probe { raw: opened.raw, ..probe }), opened.line)
     }
 
-    /// Makes the requests one after another, on one connection as long as the peer keeps it.
-    pub(super) async fn converse(&self, side: &Side, asks: Vec<Ask>) -> Vec<Probe> {
+    /// Makes the requests one after another, on one connection as long as the peer keeps it; `line` is one to begin on.
+    pub(super) async fn converse(
+        &self,
+        side: &Side,
+        manner: Manner,
+        line: Option<Line>,
+        asks: Vec<Ask>,
+    ) -> Vec<Probe> {
         let mut probes = Vec::new();
-        let mut kept: Option<Connection> = None;
+        let mut kept = line;
         for ask in asks {
             if self.left().is_none() {
                 break;
             }
             let now = self.cx.now();
-            let (tcp, tls, connection) = match kept.take().filter(Connection::is_open) {
-                Some(connection) => {
-                    let same = "on the connection of the try before";
-                    (Fact::not_applicable(same, now), Fact::not_applicable(same, now), Some(connection))
-                }
-                None => {
-                    let opened = self.open(side).await;
-                    let connection = match opened.stream {
-                        Some(stream) => self.speak(stream, side).await.ok(),
-                        None => None,
+            let opened = match kept.take().filter(Line::is_open) {
+                Some(mut line) => {
+                    let tcp = match line.fresh.take() {
+                        Some(ms) => Fact::known(ms, side.address.to_string(), now),
+                        None => Fact::not_applicable("on the connection of the try before", now),
                     };
-                    (opened.tcp, opened.tls, connection)
+                    let before = if side.secure { "the handshake of the try before" } else { PLAIN };
+                    let tls = Fact::not_applicable(before, now);
+                    Opened { tcp, tls, raw: String::new(), line: Some(line) }
                 }
+                None => self.open(side, manner).await,
             };
-            let Some(mut connection) = connection else {
+            let Some(mut line) = opened.line else {
                 let nothing = Fact::not_applicable("no connection to ask on", self.cx.now());
-                probes.push(self.probe(side, ask.kind, tcp, tls, nothing));
+                let probe = self.probe(side, ask.kind, opened.tcp, opened.tls, nothing);
+                probes.push(Probe { raw: opened.raw, ..probe });
                 // The next question would meet the same closed door; the next try asks again.
                 break;
             };
-            let mut http = self.ask(&mut connection, side, &ask).await;
-            if let (true, Fact::Known { value, .. }) = (is_root(&ask.kind), &mut http) {
-                self.follow(&mut connection, side, &ask.kind, value).await;
+            line.fresh = None;
+            if ask.kind == ProbeKind::WebSocketHttp2 && !self.offers_web_sockets(&line) {
+                continue;
             }
-            kept = Some(connection);
-            probes.push(self.probe(side, ask.kind, tcp, tls, http));
+            let (mut http, raw) = self.ask(&mut line, side, &ask).await;
+            if let (true, Fact::Known { value, .. }) = (is_root(&ask.kind), &mut http) {
+                self.follow(&mut line, side, manner, &ask.kind, value).await;
+            }
+            kept = Some(line);
+            let probe = self.probe(side, ask.kind, opened.tcp, opened.tls, http);
+            probes.push(Probe { raw, ..probe });
         }
         probes
+    }
+
+    fn offers_web_sockets(&self, line: &Line) -> bool {
+        matches!(&line.talk, Talk::Two(connection, _) if connection.offers_web_sockets())
     }
 
     fn probe(
@@ -133,36 +168,72 @@ impl Prober<'_> {
         http: Fact<HttpAnswer>,
     ) -> Probe {
         let (target, peer) = (side.target.clone(), side.address.to_string());
-        Probe { kind, target, peer, at: self.cx.now(), tcp, tls, http }
+        Probe { kind, target, peer, at: self.cx.now(), tcp, tls, http, raw: String::new() }
     }
 
-    async fn open(&self, side: &Side) -> Opened {
+    async fn open(&self, side: &Side, manner: Manner) -> Opened {
         let now = || self.cx.now();
         let peer = side.address.to_string();
-        let no_tls = |why: &str| Fact::not_applicable(why, now());
+        let failed = |tcp, tls, raw| Opened { tcp, tls, raw, line: None };
+        self.connections.fetch_add(1, Ordering::Relaxed);
         let start = Instant::now();
-        let stream = match connect(side.address, self.left().unwrap_or_default()).await {
-            Ok(stream) => stream,
+        let begun = async {
+            let mut stream = connect(side.address, self.left().unwrap_or_default()).await?;
+            if manner.proxy_protocol {
+                let header = proxy_header(stream.local_addr()?, side.address);
+                within(self.left().unwrap_or_default(), "a PROXY protocol header", async {
+                    Ok(stream.write_all(header.as_bytes()).await?)
+                })
+                .await?;
+            }
+            Ok::<_, Failure>(stream)
+        };
+        let stream = match begun.await {
+            Ok(stream) => Heard::new(stream),
             Err(failure) => {
-                let tls = no_tls("no connection");
-                return Opened { tcp: failure.into_fact(peer, now()), tls, stream: None };
+                let tls = Fact::not_applicable("no connection", now());
+                return failed(failure.into_fact(peer, now()), tls, String::new());
             }
         };
-        let tcp = Fact::known(start.elapsed().as_secs_f64() * 1e3, peer.as_str(), now());
+        let ms = start.elapsed().as_secs_f64() * 1e3;
+        let tcp = Fact::known(ms, peer.as_str(), now());
+        let listened = stream.listened();
+        let authority = self.url.authority();
         if !side.secure {
-            return Opened { tcp, tls: no_tls("plain http"), stream: Some(Box::new(stream)) };
+            let tls = Fact::not_applicable(PLAIN, now());
+            return match Connection::new(stream, &authority, peer).await {
+                Ok(connection) => {
+                    let (talk, chain) = (Talk::One(connection), Arc::default());
+                    let line = Line { talk, fresh: Some(ms), chain, listened: Some(listened) };
+                    Opened { tcp, tls, raw: String::new(), line: Some(line) }
+                }
+                Err(_) => failed(tcp, tls, String::new()),
+            };
         }
-        match self.shake_hands(stream).await {
-            Ok((stream, facts)) => {
-                Opened { tcp, tls: Fact::known(facts, peer, now()), stream: Some(Box::new(stream)) }
+        let (stream, facts, chain) = match self.shake_hands(stream, manner).await {
+            Ok(shaken) => shaken,
+            Err(failure) => {
+                let tls = failure.into_fact(peer, now());
+                return failed(tcp, tls, raw(&listened, true));
             }
-            Err(failure) => Opened { tcp, tls: failure.into_fact(peer, now()), stream: None },
-        }
+        };
+        let http2 = facts.alpn == "h2";
+        let tls = Fact::known(facts, peer.as_str(), now());
+        let talk = if http2 {
+            let limit = self.left().unwrap_or_default();
+            let begun = within(limit, "beginning HTTP/2", Http2::new(stream, &authority, peer)).await;
+            begun.map(|connection| Talk::Two(connection, true))
+        } else {
+            Connection::new(stream, &authority, peer).await.map(Talk::One)
+        };
+        let line = talk.ok().map(|talk| Line { talk, fresh: Some(ms), chain, listened: None });
+        Opened { tcp, tls, raw: String::new(), line }
     }
 
-    async fn shake_hands(&self, stream: TcpStream) -> Result<(TlsStream<TcpStream>, TlsFacts), Failure> {
+    async fn shake_hands(&self, stream: Heard<TcpStream>, manner: Manner) -> Result<Shaken, Failure> {
         let observer = tls::Observing::new(self.roots.clone());
-        let config = tls::client_config(observer.clone(), None, &[b"http/1.1"])?;
+        let alpn: &[&[u8]] = if manner.http2 { &[b"h2", b"http/1.1"] } else { &[b"http/1.1"] };
+        let config = tls::client_config(observer.clone(), None, alpn)?;
         let limit = self.left().unwrap_or_default();
         let shaken = within(limit, "TLS handshake", tls::handshake(stream, config, &self.url.host)).await?;
         let seen = observer.take().ok_or_else(|| {
@@ -175,6 +246,7 @@ impl Prober<'_> {
             Some(rustls::ProtocolVersion::TLSv1_2) => "TLSv1.2".to_owned(),
             other => format!("{other:?}"),
         };
+        let cipher = session.negotiated_cipher_suite().map(|suite| format!("{:?}", suite.suite()));
         let alpn = session.alpn_protocol().map(String::from_utf8_lossy).unwrap_or_default().into_owned();
         let (now, source) = (self.cx.now(), "roots of this machine and the configured CA");
         let trust = match (seen.trust, &self.ca_failure) {
@@ -186,97 +258,67 @@ impl Prober<'_> {
         let facts = TlsFacts {
             version,
             alpn,
+            cipher: cipher.unwrap_or_default(),
             chain: chain.collect::<Result<_, _>>()?,
             trust,
             name_matches: seen.name_matches,
+            issuer_at: seen.chain.last().map(|der| certificate::issuer_at(der)).unwrap_or_default(),
         };
-        Ok((shaken, facts))
+        Ok((shaken, facts, seen.chain.into()))
     }
 
-    async fn speak(&self, stream: BoxedStream, side: &Side) -> Result<Connection, Failure> {
-        Connection::new(stream, &self.url.authority(), side.address.to_string()).await
-    }
-
-    async fn ask(&self, connection: &mut Connection, side: &Side, ask: &Ask) -> Fact<HttpAnswer> {
+    async fn ask(&self, line: &mut Line, side: &Side, ask: &Ask) -> (Fact<HttpAnswer>, String) {
         let scheme = if side.secure { "https" } else { "http" };
         let source = format!("GET {scheme}://{}{}", side.address, ask.path);
-        match self.answer(connection, side, &ask.kind, ask.path).await {
-            Ok(answer) => Fact::known(answer, source, self.cx.now()),
-            Err(failure) => failure.into_fact(source, self.cx.now()),
+        let publishes = ask.kind == ProbeKind::CaCerts && side.target == ProbeTarget::Balancer;
+        let mut body = Vec::new();
+        let wanted = publishes.then_some(&mut body);
+        let limit = self.left().unwrap_or_default();
+        match line.answer(side, &self.url, (&ask.kind, ask.path), limit, wanted).await {
+            Ok(answer) => {
+                if publishes {
+                    self.publish(Published {
+                        peer: side.address.to_string(),
+                        answer: answer.clone(),
+                        body,
+                        chain: line.chain.clone(),
+                    });
+                }
+                (Fact::known(answer, source, self.cx.now()), String::new())
+            }
+            Err(failure) => {
+                let raw = match (&failure.cause, &line.listened) {
+                    (UnknownCause::InvalidAnswer, Some(listened)) => raw(listened, false),
+                    _ => String::new(),
+                };
+                (failure.into_fact(source, self.cx.now()), raw)
+            }
         }
     }
 
-    async fn answer(
-        &self,
-        connection: &mut Connection,
-        side: &Side,
-        kind: &ProbeKind,
-        path: &str,
-    ) -> Result<HttpAnswer, Failure> {
-        let mut request = http::Request::get(path);
-        if *kind == ProbeKind::Redirect {
-            // As a browser that was given http:// asks.
-            let plain = Url { tls: false, port: side.address.port(), ..self.url.clone() };
-            request = request.header(HOST, plain.authority());
-        }
-        if *kind == ProbeKind::ForwardedRoot {
-            request = request.header("x-forwarded-proto", "https");
-        }
-        if *kind == ProbeKind::WebSocket {
-            // A whole handshake: proxies refuse one without a valid key (E8).
-            request = request
-                .header(CONNECTION, "Upgrade")
-                .header(UPGRADE, "websocket")
-                .header(SEC_WEBSOCKET_VERSION, "13")
-                .header(SEC_WEBSOCKET_KEY, BASE64.encode(rand::random::<[u8; 16]>()));
-        }
-        let request = request
-            .body(Bytes::new())
-            .map_err(|e| Failure::new(UnknownCause::InvalidInput, e.to_string()))?;
-        let (mut hash, mut bytes, mut beginning) = (Sha256::new(), 0, Vec::new());
-        let start = Instant::now();
-        let head = connection
-            .exchange_into(request, self.left().unwrap_or_default(), |chunk| {
-                let chunk = &chunk[..chunk.len().min(MAX_BODY - bytes)];
-                bytes += chunk.len();
-                hash.update(chunk);
-                let wanted = BODY_START.saturating_sub(beginning.len()).min(chunk.len());
-                beginning.extend_from_slice(&chunk[..wanted]);
-                if bytes >= MAX_BODY { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-            })
-            .await?;
-        let text = |name| head.text(name).map(printable_header).unwrap_or_default();
-        Ok(HttpAnswer {
-            status: head.status.as_u16(),
-            location: text(LOCATION),
-            server: text(SERVER),
-            upgrade: text(UPGRADE),
-            body_start: printable(&beginning),
-            body_bytes: bytes as u64,
-            body_sha256: certificate::hex(&hash.finalize()),
-            ms: start.elapsed().as_secs_f64() * 1e3,
-            followed: Vec::new(),
-        })
+    fn publish(&self, published: Published) {
+        self.published.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(published);
     }
 
     /// Follows a redirect to other paths of the same host, at the same peer and with the same headers, until the chain
     /// ends or proves endless. What fails on the way ends it: the first answer stands.
     async fn follow(
         &self,
-        connection: &mut Connection,
+        line: &mut Line,
         side: &Side,
+        manner: Manner,
         kind: &ProbeKind,
         answer: &mut HttpAnswer,
     ) {
         let (mut status, mut location, mut asked) = (answer.status, answer.location.clone(), "/".to_owned());
         while (300..400).contains(&status) && answer.followed.len() < MAX_REDIRECTS && self.left().is_some() {
             let Some(path) = next_path(&location, &asked, &self.url.host) else { break };
-            if !connection.is_open() {
-                let Some(stream) = self.open(side).await.stream else { break };
-                let Ok(anew) = self.speak(stream, side).await else { break };
-                *connection = anew;
+            if !line.is_open() {
+                let Some(anew) = self.open(side, manner).await.line else { break };
+                *line = Line { fresh: None, ..anew };
             }
-            let Ok(next) = self.answer(connection, side, kind, &path).await else { break };
+            let limit = self.left().unwrap_or_default();
+            let Ok(next) = line.answer(side, &self.url, (kind, &path), limit, None).await else { break };
             (status, location, asked) = (next.status, next.location, path);
             let beginning = location.chars().take(MAX_HOP).collect();
             answer.followed.push(Hop { status, location: beginning });
@@ -289,39 +331,30 @@ fn is_root(kind: &ProbeKind) -> bool {
     matches!(kind, ProbeKind::Root | ProbeKind::ForwardedRoot | ProbeKind::PlainRoot)
 }
 
-/// A header's text, bounded.
-fn printable_header(text: &str) -> String {
-    text.chars().take(MAX_HEADER).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+/// What came in place of what was expected; empty for the records of a TLS handshake.
+fn raw(listened: &Listened, expected_tls: bool) -> String {
+    let bytes = listened.bytes();
+    // Content types 20 to 23 of a TLS record, then version 3.
+    if expected_tls && matches!(bytes[..], [20..=23, 3, ..]) {
+        return String::new();
+    }
+    printable(bytes.get(..RAW).unwrap_or(&bytes))
 }
 
-/// The beginning of a body as text, control characters (line ends too) and broken UTF-8 replaced.
-fn printable(bytes: &[u8]) -> String {
-    // A character cut in two by the limit is no broken text.
-    let end = match std::str::from_utf8(bytes) {
-        Err(e) if e.error_len().is_none() => e.valid_up_to(),
-        _ => bytes.len(),
-    };
-    let text = String::from_utf8_lossy(&bytes[..end]);
-    text.trim_end_matches(['\r', '\n']).chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+/// The header of the PROXY protocol, version 1, with the true addresses of the connection.
+fn proxy_header(from: SocketAddr, to: SocketAddr) -> String {
+    let family = if matches!((from.ip(), to.ip()), (IpAddr::V4(_), IpAddr::V4(_))) { "TCP4" } else { "TCP6" };
+    format!("PROXY {family} {} {} {} {}\r\n", from.ip(), to.ip(), from.port(), to.port())
 }
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     #[test]
-    fn bodies_are_shown_without_tricks() {
-        assert_eq!(printable(b"pong\n"), "pong");
-        assert_eq!(printable(b"a\x1b[31mb\nc"), "a\u{fffd}[31mb\u{fffd}c");
-        assert_eq!(printable("ä".repeat(61).as_bytes().get(..121).unwrap()), "ä".repeat(60));
-    }
-
-    proptest! {
-        #[test]
-        fn never_panics_and_shows_no_control(bytes in proptest::collection::vec(any::<u8>(), 0..150)) {
-            prop_assert!(!printable(&bytes).chars().any(char::is_control));
-        }
+    fn a_proxy_header_is_as_the_specification_has_it() {
+        let header = |from: &str, to: &str| proxy_header(from.parse().unwrap(), to.parse().unwrap());
+        assert_eq!(header("10.0.0.1:5000", "10.0.0.2:443"), "PROXY TCP4 10.0.0.1 10.0.0.2 5000 443\r\n");
+        assert_eq!(header("[fd00::1]:5000", "[fd00::2]:80"), "PROXY TCP6 fd00::1 fd00::2 5000 80\r\n");
     }
 }

@@ -47,6 +47,13 @@ pub(super) fn of<'a>(probe: &'a Probe, host: &str) -> Option<Answer<'a>> {
     }
     let answer = probe.http.value()?;
     Some(match answer.status {
+        // An API server that asks who somebody is answers: anonymous callers are shut out of /readyz on RKE2.
+        401 | 403
+            if answer.body_start.contains("\"kind\":\"Status\"")
+                || answer.body_start.contains("\"kind\": \"Status\"") =>
+        {
+            Answer::Good
+        }
         300..=399 if leads_back(&answer.location, host) => Answer::Loop(&answer.location, 0),
         // Each to another path: a loop all the same, for it never arrives.
         300..=399 if answer.redirects_without_end() => Answer::Loop(&answer.location, answer.followed.len()),

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use outrider_protocol::{
-    CertificateFacts, ConditionType, Fact, LoadBalancerFacts, ProbeTarget, ReasonCode as R, Severity, Status,
-    Timestamp, TlsFacts,
+    BalancerMode, BalancerService, CertificateFacts, ConditionType, Fact, LoadBalancerFacts, ProbeTarget,
+    ReasonCode as R, Severity, Status, Timestamp, TlsFacts,
 };
 
+use super::chain;
 use crate::finding::Finding;
 use crate::wording::{Span, names};
 
@@ -15,7 +16,12 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 /// The worst finding over every handshake; `None` when no certificate was seen or all are good.
 pub(super) fn judge(b: &LoadBalancerFacts, at: Timestamp, now: Timestamp, days: [i64; 3]) -> Option<Finding> {
-    let seen = b.probes.iter().filter(|p| p.target == ProbeTarget::Balancer);
+    // In L4 clients are shown what the backend shows that they come to.
+    let is_shown = |target: &ProbeTarget| match target {
+        ProbeTarget::Balancer => true,
+        _ => b.mode == BalancerMode::L4,
+    };
+    let seen = b.probes.iter().filter(|p| is_shown(&p.target));
     let seen = seen.filter_map(|p| p.tls.value().map(|tls| (p.peer.as_str(), tls)));
     let found = seen.filter_map(|(peer, tls)| handshake(b, peer, tls, at, now, days));
     // The first of the worst, so that tries in another order do not change the words.
@@ -65,8 +71,12 @@ fn handshake(
         );
     }
     if !tls.name_matches {
-        let message =
-            format!("The certificate at {peer} does not cover {}; its names: {}.", b.host, sans(leaf));
+        let message = format!(
+            "The certificate at {peer} does not cover {}; its names: {}{}.",
+            b.host,
+            sans(leaf),
+            near_miss(leaf, &b.host)
+        );
         return Some(
             new(Status::False, Severity::Error, R::BalancerCertificateWrong, message).advice(
                 "Issue a certificate whose subject alternative names hold the Rancher host name (and its address, if \
@@ -74,25 +84,21 @@ fn handshake(
             ),
         );
     }
+    // A cluster's own ports are served by its own CA, which this machine need not know.
+    let judged = b.service == BalancerService::Rancher;
     if let Fact::Known { value: why, .. } = &tls.trust
         && !why.is_empty()
+        && judged
     {
-        let chain = names(tls.chain.iter().map(|c| c.subject.as_str()), 4);
-        let message = format!(
-            "The chain at {peer} leads to no trusted root: {why}; {} sent: {chain}.",
-            tls.chain.len()
-        );
-        let clock = "Compare the clocks first (ClockSynchronized): by the coordinator's the certificate is in date, by this \
-                     machine's it is not.";
         if why.contains("by this clock") {
+            let message = format!("By its dates the certificate at {peer} is not trusted: {why}.");
+            let clock = "Compare the clocks first (ClockSynchronized): by the coordinator's the certificate is in date, by \
+                         this machine's it is not.";
             return Some(
                 new(Status::True, Severity::Warn, R::BalancerCertificateWrong, message).advice(clock),
             );
         }
-        return Some(new(Status::True, Severity::Warn, R::BalancerCertificateWrong, message).advice(
-            "With a private CA: name it (ca in [[load_balancer]]) and check that Rancher's agents have its checksum. \
-             With a public one: send the intermediate certificate too.",
-        ));
+        return Some(chain::judge(b, peer, tls, why, at));
     }
     ending(leaf, peer, at, now, days)
 }
@@ -134,4 +140,27 @@ fn ending(
 
 fn sans(leaf: &CertificateFacts) -> String {
     if leaf.sans.is_empty() { format!("none ({})", leaf.subject) } else { names(&leaf.sans, 8) }
+}
+
+/// Why a name that looks covered is not, as a clause.
+fn near_miss(leaf: &CertificateFacts, host: &str) -> String {
+    if host.parse::<std::net::IpAddr>().is_ok() {
+        return match leaf.sans.iter().any(|name| name == host) {
+            true => {
+                "; the address stands there as a DNS name, which does not count for an address".to_owned()
+            }
+            false => "; it is an address, and needs an entry of its own (IP:)".to_owned(),
+        };
+    }
+    let too_deep = leaf.sans.iter().find(|name| {
+        name.strip_prefix("*.").is_some_and(|domain| {
+            host.strip_suffix(domain)
+                .and_then(|rest| rest.strip_suffix('.'))
+                .is_some_and(|rest| rest.contains('.'))
+        })
+    });
+    match too_deep {
+        Some(wildcard) => format!("; {wildcard} stands for one label only"),
+        None => String::new(),
+    }
 }

@@ -1,18 +1,21 @@
 //! `LoadBalancerForwarding`: whether Rancher answers behind the balancer, and if not, whose fault it is.
 //!
-//! The rules run from the fault that explains the others to the one that is explained by none: a Host that no ingress
-//! matches, a redirect loop (told apart by the tries straight at a backend with and without the header), a dead backend
-//! still in use, errors, what is not Rancher, the missing redirect of plain http.
+//! The rules run from the fault that explains the others to the one that is explained by none: PROXY protocol on one side
+//! only (`proxy_protocol`), a Host that no ingress matches, a redirect loop (told apart by the tries straight at a backend
+//! with and without the header), a dead backend still in use, errors, what is not Rancher, headers that are wrong
+//! without a loop (`headers`), the missing redirect of plain http, a mode that is not as configured.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use outrider_protocol::{
-    ConditionType, LoadBalancerFacts, Probe, ProbeKind as K, ProbeTarget, ReasonCode as R, Severity, Status,
-    Timestamp, UnknownCause,
+    BalancerMode, BalancerService, ConditionType, Fact, LoadBalancerFacts, Probe, ProbeKind as K,
+    ProbeTarget, ReasonCode as R, Severity, Status, Timestamp, UnknownCause,
 };
 
 use super::answer::{self, Answer, host_of};
+use super::author::{self, Author};
+use super::{headers, proxy_protocol};
 use crate::finding::Finding;
 use crate::wording::names;
 
@@ -23,42 +26,48 @@ const NAMED: usize = 6;
 
 pub(super) fn judge(b: &LoadBalancerFacts, at: Timestamp) -> Finding {
     let view = View::new(b, at);
-    view.nothing_asked()
+    proxy_protocol::judge(&view)
+        .or_else(|| view.nothing_asked())
         .or_else(|| view.host_not_routed())
         .or_else(|| view.redirect_loop())
         .or_else(|| view.backends_down())
         .or_else(|| view.server_errors())
         .or_else(|| view.refused())
         .or_else(|| view.not_rancher())
+        .or_else(|| headers::wrong_address(&view))
         .or_else(|| view.redirect_missing())
+        .or_else(|| headers::forged(&view))
+        .or_else(|| view.mode_differs())
         .or_else(|| view.idle_backend_down())
         .unwrap_or_else(|| view.works())
         .waits(RAISE, CLEAR)
 }
 
-struct View<'a> {
-    b: &'a LoadBalancerFacts,
+pub(super) struct View<'a> {
+    pub(super) b: &'a LoadBalancerFacts,
     at: Timestamp,
     /// `GET /` through the balancer.
     root: Vec<Answer<'a>>,
     /// Every request through the balancer that Rancher should answer.
-    through: Vec<Answer<'a>>,
+    pub(super) through: Vec<Answer<'a>>,
     /// Straight at a backend, with the header and without, by address.
     with_header: Vec<(&'a str, Answer<'a>)>,
     without_header: Vec<(&'a str, Answer<'a>)>,
     /// Backends by address: good answers, failures, and the first failure.
-    backends: BTreeMap<&'a str, Backend<'a>>,
+    pub(super) backends: BTreeMap<&'a str, Backend<'a>>,
 }
 
 #[derive(Default)]
-struct Backend<'a> {
-    good: usize,
-    failure: Option<Answer<'a>>,
+pub(super) struct Backend<'a> {
+    pub(super) good: usize,
+    pub(super) failure: Option<Answer<'a>>,
+    /// It answers once a PROXY protocol header goes in front.
+    pub(super) wants_proxy_protocol: bool,
 }
 
 impl Backend<'_> {
-    fn is_down(&self) -> bool {
-        self.good == 0 && self.failure.is_some()
+    pub(super) fn is_down(&self) -> bool {
+        self.good == 0 && self.failure.is_some() && !self.wants_proxy_protocol
     }
 }
 
@@ -88,6 +97,15 @@ impl<'a> View<'a> {
 
     fn add_backend(&mut self, probe: &'a Probe) {
         let backend = self.backends.entry(host_of(&probe.peer)).or_default();
+        match probe.kind {
+            K::ProxyPing => {
+                backend.wants_proxy_protocol |= proxy_protocol::answers(probe);
+                return;
+            }
+            // What becomes of these is the matter of LoadBalancerWebSocket and RancherCA.
+            K::WebSocket | K::WebSocketOrigin | K::CaCerts => return,
+            _ => {}
+        }
         match answer::of(probe, &self.b.host) {
             Some(failure) if failure.is_failure() => {
                 backend.failure.get_or_insert(failure);
@@ -99,11 +117,17 @@ impl<'a> View<'a> {
         }
     }
 
-    fn new_finding(&self, status: Status, severity: Severity, reason: R, message: String) -> Finding {
+    pub(super) fn new_finding(
+        &self,
+        status: Status,
+        severity: Severity,
+        reason: R,
+        message: String,
+    ) -> Finding {
         Finding::new(TYPE, status, severity, reason, self.at, message)
     }
 
-    fn error(&self, reason: R, message: String, advice: &str) -> Option<Finding> {
+    pub(super) fn error(&self, reason: R, message: String, advice: &str) -> Option<Finding> {
         Some(self.new_finding(Status::False, Severity::Error, reason, message).advice(advice))
     }
 
@@ -177,6 +201,9 @@ impl<'a> View<'a> {
             n => format!("redirects without end (to {location}, and {n} times more until it was given up)"),
         };
         let seen = format!("https://{}/ {how} in {looping} of {} tries", self.b.host, self.root.len());
+        if let Some(first_only) = headers::first_only(self, &seen) {
+            return Some(first_only);
+        }
         let ignoring: Vec<&str> = loops(&self.with_header);
         let trusting = self.with_header.iter().filter(|(_, a)| matches!(a, Answer::Good)).count();
         let plain_loops = loops(&self.without_header).len();
@@ -214,6 +241,8 @@ impl<'a> View<'a> {
             format!("{seen}{direct}."),
             if trusting > 0 {
                 "Look for a rule at the balancer that redirects https to https."
+            } else if matches!(self.b.backends, Some(Fact::NotApplicable { .. })) {
+                "Backends are tried from server nodes only: see the same condition there, which tells balancer from ingress."
             } else {
                 "Give the backends in [[load_balancer]] (L7: their plain-http port): a try with and one without \
                  X-Forwarded-Proto tells balancer from ingress."
@@ -221,22 +250,65 @@ impl<'a> View<'a> {
         )
     }
 
-    /// The setting of the ingress that answers, where it can be recognised.
+    fn mode_differs(&self) -> Option<Finding> {
+        let (mode, found) = (&self.b.mode, &self.b.found_mode);
+        if *mode == BalancerMode::Auto || *found == BalancerMode::Auto || mode == found {
+            return None;
+        }
+        let message = format!(
+            "{} is configured as {mode} and works as {found}: {}. Tries at the backends were made as for {mode}.",
+            self.b.host, self.b.found_by
+        );
+        Some(self.new_finding(Status::True, Severity::Warn, R::BalancerModeDiffers, message).advice(format!(
+            "Set mode = \"{found}\" in [[load_balancer]], or leave it out.{}",
+            if *found == BalancerMode::L7 {
+                " In L7 Rancher needs tls=external (helm) and the forwarded headers from the balancer."
+            } else {
+                ""
+            }
+        )))
+    }
+
+    /// The ingress straight at a backend, where it can be recognised: what answers through the balancer may be the
+    /// balancer itself.
+    fn ingress(&self) -> Author {
+        let straight = self.b.probes.iter().filter(|p| p.target == ProbeTarget::Backend);
+        author::ingress(straight.filter_map(|p| p.http.value()))
+    }
+
+    /// The setting of the ingress that answers.
     fn trust_advice(&self) -> &'static str {
-        let says = |word: &str| {
-            let probes = self.b.probes.iter().filter_map(|p| p.http.value());
-            probes.into_iter().any(|a| a.server.to_ascii_lowercase().contains(word))
-        };
-        if says("nginx") {
-            "ingress-nginx: set use-forwarded-headers to \"true\" in its configuration map. After an upgrade of the ingress \
-             check this again."
-        } else if says("traefik") {
-            "Traefik: set forwardedHeaders.trustedIPs of its entry points to the balancer's addresses. After an upgrade of \
-             the ingress check this again."
-        } else {
-            "ingress-nginx: set use-forwarded-headers to \"true\"; Traefik (K3s, newer RKE2): set \
-             forwardedHeaders.trustedIPs of its entry points to the balancer's addresses. After an upgrade of the ingress \
-             check this again."
+        match self.ingress() {
+            Author::Nginx => {
+                "ingress-nginx: set use-forwarded-headers to \"true\" in its configuration map (RKE2: HelmChartConfig \
+                 rke2-ingress-nginx, controller.config). After an upgrade of the ingress check this again."
+            }
+            Author::Traefik => {
+                "Traefik: set forwardedHeaders.trustedIPs of its entry points to the balancer's addresses (K3s and RKE2: \
+                 HelmChartConfig, ports.web and ports.websecure). After an upgrade of the ingress check this again."
+            }
+            _ => {
+                "ingress-nginx: set use-forwarded-headers to \"true\"; Traefik (K3s, newer RKE2): set \
+                 forwardedHeaders.trustedIPs of its entry points to the balancer's addresses. After an upgrade of the \
+                 ingress check this again."
+            }
+        }
+    }
+
+    /// A health check that suits the ingress: Traefik answers /healthz only to the right Host, ingress-nginx to any (E14).
+    fn health_check(&self) -> &'static str {
+        match self.ingress() {
+            Author::Nginx => {
+                "TCP on port 80 every 10 s, or GET /healthz; HAProxy: option httpchk and check on the server lines"
+            }
+            Author::Traefik => {
+                "TCP on port 80 every 10 s, or GET /ping with the Rancher Host and the body pong: to another Host Traefik \
+                 answers 404; HAProxy: check on the server lines"
+            }
+            _ => {
+                "TCP on port 80 every 10 s, or GET /healthz with the Rancher Host; HAProxy: check on the server lines, nginx: \
+                 max_fails=3 fail_timeout=5s"
+            }
         }
     }
 
@@ -273,12 +345,11 @@ impl<'a> View<'a> {
             "{} of {all} backends down ({list}) and the balancer still uses it: {failing} of {tries} tries fail.",
             down.len()
         );
-        self.error(
-            R::DeadBackendInUse,
-            message,
-            "Repair the named backend, and give the balancer a health check that takes a dead one out (TCP on port 80 every \
-             10 s, or GET /healthz with the Rancher Host).",
-        )
+        let advice = format!(
+            "Repair the named backend, and give the balancer a health check that takes a dead one out ({}).",
+            self.health_check()
+        );
+        self.error(R::DeadBackendInUse, message, &advice)
     }
 
     fn server_errors(&self) -> Option<Finding> {
@@ -396,13 +467,32 @@ impl<'a> View<'a> {
         ))
     }
 
+    /// What stands behind the balancer, as people call it.
+    fn service(&self) -> &'static str {
+        match self.b.service {
+            BalancerService::Kubernetes => "the API servers",
+            BalancerService::Supervisor => "the supervisors",
+            _ => "Rancher",
+        }
+    }
+
     fn works(&self) -> Finding {
         let (good, n) = (count(&self.through, |a| *a == Answer::Good), self.through.len());
         let backends = match self.backends.len() {
             0 => String::new(),
             n => format!("; {n} of {n} backends answer by themselves"),
         };
-        let message = format!("{} forwards to Rancher: {good} of {n} tries work{backends}.", self.b.host);
+        let mode = match (&self.b.mode, self.b.found_by.as_str()) {
+            (BalancerMode::Auto, "") => String::new(),
+            (BalancerMode::Auto, why) => format!("; L4 or L7 is not known ({why})"),
+            (mode, why) if *mode == self.b.found_mode && !why.is_empty() => format!("; {mode}: {why}"),
+            (mode, _) => format!("; {mode} as configured"),
+        };
+        let message = format!(
+            "{} forwards to {}: {good} of {n} tries work{backends}{mode}.",
+            self.b.host,
+            self.service()
+        );
         self.new_finding(Status::True, Severity::Ok, R::ForwardingWorks, message)
     }
 }

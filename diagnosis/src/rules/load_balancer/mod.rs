@@ -1,14 +1,22 @@
-//! `LoadBalancerReachable` and `LoadBalancerForwarding`, one subject a balancer (`facts/rancher-load-balancer.md`).
+//! `LoadBalancerReachable`, `LoadBalancerForwarding`, `LoadBalancerWebSocket` and `RancherCA`, one subject a balancer
+//! (`facts/rancher-load-balancer.md`).
 //!
 //! Reachable is about the way to the balancer: name, TCP, TLS, certificate. Forwarding is about what comes out behind
 //! it, told by pairs of tries (straight to a backend and through the balancer): the difference is the diagnosis.
+//! WebSocket is the same for upgrades; RancherCA is about what agents come to trust.
 
 mod answer;
+mod author;
+mod ca;
 mod certificate;
+mod chain;
 mod forwarding;
+mod headers;
+mod proxy_protocol;
 mod reachable;
+mod websocket;
 
-use outrider_protocol::{Check, LoadBalancerFacts, NodeFacts, NotApplicable, Timestamp};
+use outrider_protocol::{BalancerService, Check, LoadBalancerFacts, NodeFacts, NotApplicable, Timestamp};
 
 use crate::finding::Judgement;
 
@@ -23,6 +31,13 @@ pub(super) fn judge(out: &mut Judgement, balancers: &[LoadBalancerFacts], facts:
         let at = observed_at(balancer);
         out.findings.push(reachable::judge(balancer, at, facts).subject(balancer.name.clone()));
         out.findings.push(forwarding::judge(balancer, at).subject(balancer.name.clone()));
+        if balancer.service != BalancerService::Rancher {
+            // The rest is about Rancher.
+            continue;
+        }
+        out.findings.push(websocket::judge(balancer, at).subject(balancer.name.clone()));
+        let now = crate::rules::true_now(facts);
+        out.findings.push(ca::judge(balancer, at, now).subject(balancer.name.clone()));
     }
 }
 

@@ -194,9 +194,11 @@ pub fn tls(host: &str) -> TlsFacts {
     TlsFacts {
         version: "TLSv1.3".into(),
         alpn: String::new(),
+        cipher: String::new(),
         chain: vec![certificate(host)],
         trust: known(String::new()),
         name_matches: true,
+        issuer_at: String::new(),
     }
 }
 
@@ -204,13 +206,10 @@ pub fn http(status: u16, location: &str, body: &str) -> HttpAnswer {
     HttpAnswer {
         status,
         location: location.into(),
-        server: String::new(),
-        upgrade: String::new(),
         body_start: body.into(),
         body_bytes: body.len() as u64,
-        body_sha256: String::new(),
         ms: 3.0,
-        followed: Vec::new(),
+        ..HttpAnswer::default()
     }
 }
 
@@ -233,6 +232,7 @@ pub fn probe(kind: ProbeKind, target: ProbeTarget, peer: &str, answer: Option<Ht
             Some(a) => known(a),
             None => Fact::not_applicable("nothing asked", now()),
         },
+        raw: String::new(),
     }
 }
 
@@ -250,11 +250,38 @@ pub fn balancer(probes: Vec<Probe>) -> LoadBalancerFacts {
         host: "rancher.x".into(),
         port: 443,
         http_port: 80,
+        service: BalancerService::Rancher,
         mode: BalancerMode::L7,
+        found_mode: BalancerMode::Auto,
+        found_by: String::new(),
         addresses: known(vec!["192.0.2.10".into()]),
         probes,
+        backends: None,
+        connections: 0,
+        ca_checksum: String::new(),
+        agent_tls_mode: String::new(),
+        ca: None,
     }
 }
+
+/// What `/cacerts` holds: a CA to which the chain leads, and which this machine does not know.
+pub fn published() -> CaFacts {
+    CaFacts {
+        peer: "192.0.2.10:443".into(),
+        status: 200,
+        bytes: 600,
+        sha256: "11".repeat(32),
+        body_start: "-----BEGIN CERTIFICATE-----".into(),
+        certificates: known(vec![authority(3000)]),
+        candidates: Vec::new(),
+        trusts_chain: known(String::new()),
+        system_trusts_chain: known("the certificate leads to no trusted authority".into()),
+    }
+}
+
+impl Change for CaFacts {}
+impl Change for HttpAnswer {}
+impl Change for Probe {}
 
 // ---- certificates ----
 
