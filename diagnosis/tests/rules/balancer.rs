@@ -380,8 +380,82 @@ fn every_address_is_judged_by_itself() {
         Status::False,
         Severity::Error,
         ReasonCode::BalancerPartlyDown,
-        &["0 of 1 addresses", "1 of 4 tries", "hairpin"],
+        &["1 of 1 addresses", "only now and then", "1 of 4 tries", "hairpin"],
     );
+}
+
+/// A node that is itself a backend, at 10.0.0.1: tries that come back to it time out where the client's address is kept.
+#[test]
+fn a_hairpin_is_suspected_on_backends_only() {
+    let seen = |backend: &str, cause: UnknownCause| {
+        let mut probes = vec![probe(K::Root, Balancer, LB, Some(http(200, "", ""))); 2];
+        probes.push(dead(K::Root, Balancer, LB, cause));
+        let mut host = world::host();
+        if let Fact::Known { value, .. } = &mut host.interfaces {
+            value[0].addresses = vec!["10.0.0.1/24".into()];
+        }
+        let checks = CheckFacts {
+            host: Some(known(host)),
+            load_balancer: Some(known(vec![
+                balancer(probes).with(|b| b.backends = Some(known(vec![backend.to_owned()]))),
+            ])),
+            ..CheckFacts::default()
+        };
+        only(&judge(&world::node_facts(checks)), ConditionType::LoadBalancerReachable)
+    };
+    let f = seen("10.0.0.1:443", UnknownCause::TimedOut);
+    let words = ["This node (10.0.0.1) is itself a backend", "1 of 3 tries", "targets by IP"];
+    expect(&f, Status::False, Severity::Error, ReasonCode::BalancerPartlyDown, &words);
+    for other in
+        [seen("10.0.0.2:443", UnknownCause::TimedOut), seen("10.0.0.1:443", UnknownCause::ConnectionRefused)]
+    {
+        assert_eq!(other.reason, ReasonCode::BalancerPartlyDown);
+        assert!(!other.message.contains("itself a backend"), "{other:#?}");
+    }
+}
+
+/// Straight at a backend the header is honoured, so what loops through the balancer is the balancer's own doing where what
+/// Rancher redirects without the header is answered, or where /ping is redirected.
+#[test]
+fn a_balancer_that_redirects_https_itself() {
+    let judged = |further: Vec<Probe>| {
+        let mut probes = two_point((200, ""), (302, SELF), (302, SELF), None);
+        probes.extend(further);
+        forwarding(probes)
+    };
+    let through = |kind: K, answer: HttpAnswer| probe(kind, Balancer, LB, Some(answer));
+    let f = judged(vec![through(K::CaCerts, http(200, "", "a certificate"))]);
+    let words = ["/cacerts is answered", "the balancer itself redirects", "redirects https to https"];
+    expect(&f, Status::False, Severity::Error, ReasonCode::RedirectLoop, &words);
+    let f = judged(vec![through(K::Ping, http(301, "https://rancher.x/ping", ""))]);
+    expect(&f, Status::False, Severity::Error, ReasonCode::RedirectLoop, &["/ping is redirected too"]);
+    // The header is missing: then /cacerts is redirected as / is.
+    let f = judged(vec![through(K::CaCerts, http(302, "https://rancher.x/cacerts", ""))]);
+    assert_eq!(f.reason, ReasonCode::ForwardedHeaderMissing);
+    // One of two balancers lacks it.
+    let f = judged(vec![through(K::CaCerts, http(200, "", "")), through(K::Root, http(200, "", ""))]);
+    assert_eq!(f.reason, ReasonCode::ForwardedHeaderMissing);
+}
+
+/// With the header / leads from path to path without end, without it to https: the header is honoured.
+#[test]
+fn what_answers_on_the_nodes_redirects_without_end() {
+    let f = forwarding(vec![
+        probe(K::Root, Balancer, LB, Some(world::endless(302))),
+        probe(K::ForwardedRoot, Backend, "10.0.0.1:80", Some(world::endless(302))),
+        probe(K::PlainRoot, Backend, "10.0.0.1:80", Some(http(302, SELF, ""))),
+    ]);
+    let words = ["from path to path", "not the balancer", "1 of 1"];
+    expect(&f, Status::False, Severity::Error, ReasonCode::RedirectLoop, &words);
+}
+
+#[test]
+fn a_try_with_a_proxy_header_is_none_of_the_way_to_the_balancer() {
+    let f = reachable(balancer(vec![
+        probe(K::Connect, Balancer, LB, None),
+        probe(K::ProxyPing, Balancer, LB, None).with(|p| p.tls = unknown(UnknownCause::TlsFailed)),
+    ]));
+    assert_eq!(f.reason, ReasonCode::BalancerAnswers, "{f:#?}");
 }
 
 #[test]

@@ -129,6 +129,19 @@ fn proxy_protocol_that_the_ingress_expects_and_does_not_get() {
             "send-proxy-v2",
         ];
         expect(&f, Status::False, Severity::Error, ReasonCode::ProxyProtocolMissing, &words);
+        // A connection that stands is no answer, the balancer's own redirect of plain http says nothing of what is behind
+        // it in L7, and 502 is what it makes of an ingress that closes.
+        let f = judged(
+            balancer(vec![
+                root(http(502, "", "")),
+                probe(K::Redirect, Balancer, "192.0.2.10:80", Some(http(301, SELF, ""))),
+                probe(K::Connect, Backend, peer, None),
+                cut(kind.clone(), Backend, peer),
+                ping.clone(),
+            ])
+            .with(|b| b.mode = BalancerMode::L7),
+        );
+        assert_eq!(f.reason, ReasonCode::ProxyProtocolMissing, "{f:#?}");
         // With both sides right the backend is not down, though it answers us only with a header.
         let f = forwarding(vec![root(http(200, "", "")), cut(kind.clone(), Backend, peer), ping]);
         expect(&f, Status::True, Severity::Ok, ReasonCode::ForwardingWorks, &[]);
@@ -168,6 +181,15 @@ fn proxy_protocol_that_the_ingress_does_not_expect() {
     let straight = |answer| probe(K::ProxyPing, Backend, "10.0.0.1:80", Some(answer));
     let f = forwarding(vec![root(bad()), good("10.0.0.1:80"), straight(bad())]);
     let words = ["400", "very same", "a header that the ingress does not expect"];
+    expect(&f, Status::False, Severity::Error, ReasonCode::ProxyProtocolUnexpected, &words);
+    // The same, said before a request was sent.
+    let early =
+        "HTTP/1.1 400 Bad Request\u{fffd}\u{fffd}Server: nginx\u{fffd}\u{fffd}<html>400 Bad Request nginx";
+    let f = forwarding(vec![
+        root(bad()),
+        good("10.0.0.1:80"),
+        cut(K::ProxyPing, Backend, "10.0.0.1:80").with(|p| p.raw = early.into()),
+    ]);
     expect(&f, Status::False, Severity::Error, ReasonCode::ProxyProtocolUnexpected, &words);
     // Another bad request of another make is another fault.
     for other in [http(400, "", "bad host"), http(200, "", "pong")] {

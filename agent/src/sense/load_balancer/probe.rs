@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tokio_rustls::client::TlsStream;
 
 use super::ca::Published;
-use super::line::{Line, Talk, printable};
+use super::line::{Line, MAX_BODY, Talk, printable};
 use super::plan::Ask;
 use super::redirect::next_path;
 use crate::net::{Connection, Failure, Heard, Http2, Listened, Url, certificate, connect, tls, within};
@@ -148,7 +148,9 @@ impl Prober<'_> {
             if let (true, Fact::Known { value, .. }) = (is_root(&ask.kind), &mut http) {
                 self.follow(&mut line, side, manner, &ask.kind, value).await;
             }
-            kept = Some(line);
+            // What is left of a body that was cut is still to come on this connection.
+            let cut = http.value().is_some_and(|answer| answer.body_bytes >= MAX_BODY as u64);
+            kept = (!cut).then_some(line);
             let probe = self.probe(side, ask.kind, opened.tcp, opened.tls, http);
             probes.push(Probe { raw, ..probe });
         }

@@ -1,35 +1,34 @@
 //! `LoadBalancerForwarding`: whether Rancher answers behind the balancer, and if not, whose fault it is.
 //!
 //! The rules run from the fault that explains the others to the one that is explained by none: PROXY protocol on one side
-//! only (`proxy_protocol`), a Host that no ingress matches, a redirect loop (told apart by the tries straight at a backend
-//! with and without the header), a dead backend still in use, errors, what is not Rancher, headers that are wrong
+//! only (`proxy_protocol`), a Host that no ingress matches, a redirect loop (`redirects`), a dead backend still in use, errors, what is not Rancher, headers that are wrong
 //! without a loop (`headers`), the missing redirect of plain http, a mode that is not as configured.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use outrider_protocol::{
-    BalancerMode, BalancerService, ConditionType, Fact, LoadBalancerFacts, Probe, ProbeKind as K,
-    ProbeTarget, ReasonCode as R, Severity, Status, Timestamp, UnknownCause,
+    BalancerMode, BalancerService, ConditionType, LoadBalancerFacts, Probe, ProbeKind as K, ProbeTarget,
+    ReasonCode as R, Severity, Status, Timestamp, UnknownCause,
 };
 
 use super::answer::{self, Answer, host_of};
 use super::author::{self, Author};
-use super::{headers, proxy_protocol};
+use super::{headers, proxy_protocol, redirects};
 use crate::finding::Finding;
 use crate::wording::names;
 
 const TYPE: ConditionType = ConditionType::LoadBalancerForwarding;
 const RAISE: Duration = Duration::from_secs(30);
 const CLEAR: Duration = Duration::from_secs(30);
-const NAMED: usize = 6;
+pub(super) const NAMED: usize = 6;
 
 pub(super) fn judge(b: &LoadBalancerFacts, at: Timestamp) -> Finding {
     let view = View::new(b, at);
     proxy_protocol::judge(&view)
         .or_else(|| view.nothing_asked())
         .or_else(|| view.host_not_routed())
-        .or_else(|| view.redirect_loop())
+        .or_else(|| redirects::judge(&view))
         .or_else(|| view.backends_down())
         .or_else(|| view.server_errors())
         .or_else(|| view.refused())
@@ -47,12 +46,12 @@ pub(super) struct View<'a> {
     pub(super) b: &'a LoadBalancerFacts,
     at: Timestamp,
     /// `GET /` through the balancer.
-    root: Vec<Answer<'a>>,
+    pub(super) root: Vec<Answer<'a>>,
     /// Every request through the balancer that Rancher should answer.
     pub(super) through: Vec<Answer<'a>>,
     /// Straight at a backend, with the header and without, by address.
-    with_header: Vec<(&'a str, Answer<'a>)>,
-    without_header: Vec<(&'a str, Answer<'a>)>,
+    pub(super) with_header: Vec<(&'a str, Answer<'a>)>,
+    pub(super) without_header: Vec<(&'a str, Answer<'a>)>,
     /// Backends by address: good answers, failures, and the first failure.
     pub(super) backends: BTreeMap<&'a str, Backend<'a>>,
 }
@@ -111,8 +110,6 @@ impl<'a> View<'a> {
                 backend.failure.get_or_insert(failure);
             }
             Some(_) => backend.good += 1,
-            // A bare connection that stood is a sign of life too.
-            None if probe.kind == K::Connect && probe.tcp.value().is_some() => backend.good += 1,
             None => {}
         }
     }
@@ -190,66 +187,6 @@ impl<'a> View<'a> {
         self.error(R::HostNotRouted, message, advice)
     }
 
-    fn redirect_loop(&self) -> Option<Finding> {
-        let (location, followed) = self.root.iter().find_map(|a| match a {
-            Answer::Loop(location, followed) => Some((*location, *followed)),
-            _ => None,
-        })?;
-        let looping = count(&self.root, |a| matches!(a, Answer::Loop(..)));
-        let how = match followed {
-            0 => format!("redirects to itself ({location})"),
-            n => format!("redirects without end (to {location}, and {n} times more until it was given up)"),
-        };
-        let seen = format!("https://{}/ {how} in {looping} of {} tries", self.b.host, self.root.len());
-        if let Some(first_only) = headers::first_only(self, &seen) {
-            return Some(first_only);
-        }
-        let ignoring: Vec<&str> = loops(&self.with_header);
-        let trusting = self.with_header.iter().filter(|(_, a)| matches!(a, Answer::Good)).count();
-        let plain_loops = loops(&self.without_header).len();
-
-        if !ignoring.is_empty() {
-            let message = format!(
-                "{seen}, and straight at a backend it does so even with X-Forwarded-Proto: https ({} of {}: {}): the \
-                 ingress does not trust or forward the header.",
-                ignoring.len(),
-                self.with_header.len(),
-                names(&ignoring, NAMED)
-            );
-            return self.error(R::ForwardedHeaderIgnored, message, self.trust_advice());
-        }
-        if trusting > 0 && plain_loops > 0 {
-            let message = format!(
-                "{seen}; straight at a backend it answers with X-Forwarded-Proto: https ({trusting} of {}) and redirects \
-                 without it: the balancer does not send the header, or sends http.",
-                self.with_header.len()
-            );
-            return self.error(
-                R::ForwardedHeaderMissing,
-                message,
-                "Let the balancer set X-Forwarded-Proto: https (and X-Forwarded-Port 443, X-Forwarded-For, Host) on every \
-                 request of every connection, not only on the first.",
-            );
-        }
-        let direct = if trusting > 0 {
-            "; straight at a backend it does not, with the header or without: the balancer itself redirects"
-        } else {
-            "; no try straight at a backend tells whose fault it is"
-        };
-        self.error(
-            R::RedirectLoop,
-            format!("{seen}{direct}."),
-            if trusting > 0 {
-                "Look for a rule at the balancer that redirects https to https."
-            } else if matches!(self.b.backends, Some(Fact::NotApplicable { .. })) {
-                "Backends are tried from server nodes only: see the same condition there, which tells balancer from ingress."
-            } else {
-                "Give the backends in [[load_balancer]] (L7: their plain-http port): a try with and one without \
-                 X-Forwarded-Proto tells balancer from ingress."
-            },
-        )
-    }
-
     fn mode_differs(&self) -> Option<Finding> {
         let (mode, found) = (&self.b.mode, &self.b.found_mode);
         if *mode == BalancerMode::Auto || *found == BalancerMode::Auto || mode == found {
@@ -277,7 +214,7 @@ impl<'a> View<'a> {
     }
 
     /// The setting of the ingress that answers.
-    fn trust_advice(&self) -> &'static str {
+    pub(super) fn trust_advice(&self) -> &'static str {
         match self.ingress() {
             Author::Nginx => {
                 "ingress-nginx: set use-forwarded-headers to \"true\" in its configuration map (RKE2: HelmChartConfig \
@@ -500,11 +437,6 @@ impl<'a> View<'a> {
 const HOST_ADVICE: &str = "Compare the Host that the balancer sends with the one of Rancher's ingress (helm value hostname), and see whether \
      the ingress class exists.";
 
-fn count<T>(all: &[T], which: impl Fn(&T) -> bool) -> usize {
+pub(super) fn count<T>(all: &[T], which: impl Fn(&T) -> bool) -> usize {
     all.iter().filter(|a| which(a)).count()
-}
-
-/// Addresses whose answer redirects to itself.
-fn loops<'a>(answers: &[(&'a str, Answer<'_>)]) -> Vec<&'a str> {
-    answers.iter().filter(|(_, a)| matches!(a, Answer::Loop(..))).map(|(address, _)| *address).collect()
 }

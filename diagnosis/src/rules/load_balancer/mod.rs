@@ -14,6 +14,7 @@ mod forwarding;
 mod headers;
 mod proxy_protocol;
 mod reachable;
+mod redirects;
 mod websocket;
 
 use outrider_protocol::{BalancerService, Check, LoadBalancerFacts, NodeFacts, NotApplicable, Timestamp};

@@ -4,7 +4,9 @@
 //! the header for a request, or for a TLS handshake, and calls it bad. Both are made sure of by a try straight at the
 //! peer with a header in front.
 
-use outrider_protocol::{Fact, Probe, ProbeKind as K, ProbeTarget, ReasonCode as R, UnknownCause};
+use outrider_protocol::{
+    BalancerMode, Fact, Probe, ProbeKind as K, ProbeTarget, ReasonCode as R, UnknownCause,
+};
 
 use super::answer::host_of;
 use super::forwarding::View;
@@ -24,9 +26,11 @@ pub(super) fn judge(view: &View<'_>) -> Option<Finding> {
 
 /// Tries through the balancer: those that work and those that are cut or called bad.
 fn through<'a>(view: &View<'a>) -> (usize, Vec<&'a Probe>) {
+    // In L7 the balancer answers plain http by itself, so that says nothing of what is behind it.
+    let plain = view.b.mode == BalancerMode::L4;
     let probes = view.b.probes.iter().filter(|p| {
         p.target == ProbeTarget::Balancer
-            && matches!(p.kind, K::Root | K::Ping | K::Redirect)
+            && (matches!(p.kind, K::Root | K::Ping) || plain && p.kind == K::Redirect)
             && !matches!(&p.tcp, Fact::Unknown { .. })
     });
     let (bad, rest): (Vec<&Probe>, Vec<&Probe>) = probes.partition(|p| is_cut(p));
@@ -38,7 +42,8 @@ fn is_cut(probe: &Probe) -> bool {
     let cut = |cause: &C| matches!(cause, C::TlsFailed | C::InvalidAnswer | C::Unreachable);
     match (&probe.tls, &probe.http) {
         (Fact::Unknown { cause, .. }, _) | (_, Fact::Unknown { cause, .. }) => cut(cause),
-        (_, Fact::Known { value, .. }) => value.status == 400,
+        // 502 is what a balancer makes of an ingress that closes.
+        (_, Fact::Known { value, .. }) => matches!(value.status, 400 | 502),
         _ => false,
     }
 }
@@ -118,6 +123,15 @@ fn unexpected(view: &View<'_>) -> Option<Finding> {
         }
         let same = straight().any(|direct| match (p.http.value(), direct.http.value()) {
             (Some(a), Some(b)) => a.status == 400 && b.status == 400 && a.body_start == b.body_start,
+            // It called the header bad before a request was sent, so what it said was no answer yet.
+            (Some(a), None) => {
+                let page: String = a.body_start.chars().take(40).collect();
+                let words = plaintext(direct);
+                a.status == 400
+                    && status_line(words).contains(" 400 ")
+                    && !page.is_empty()
+                    && words.contains(&page)
+            }
             _ => !said.is_empty() && status_line(said) == status_line(plaintext(direct)),
         });
         same.then_some((p, "it says the very same to a try straight at it with a PROXY header in front"))

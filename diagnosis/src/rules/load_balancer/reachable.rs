@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use outrider_protocol::{
-    ConditionType, Fact, LoadBalancerFacts, NodeFacts, ProbeTarget, ReasonCode as R, Severity, Status,
-    Timestamp, UnknownCause,
+    ConditionType, Fact, LoadBalancerFacts, NodeFacts, ProbeKind, ProbeTarget, ReasonCode as R, Severity,
+    Status, Timestamp, UnknownCause,
 };
 
 use super::answer::{host_of, is_at_port, is_of_peer};
@@ -53,7 +53,10 @@ fn finding(b: &LoadBalancerFacts, at: Timestamp, facts: &NodeFacts) -> Finding {
     let mut by_address: BTreeMap<&str, Tries<'_>> = BTreeMap::new();
     let mut fastest = f64::INFINITY;
     let mut no_tls = None;
-    let probes = b.probes.iter().filter(|p| p.target == ProbeTarget::Balancer && is_at_port(&p.peer, b.port));
+    let probes = b.probes.iter().filter(|p| {
+        // A try with a PROXY header in front is refused where all is well.
+        p.target == ProbeTarget::Balancer && is_at_port(&p.peer, b.port) && p.kind != ProbeKind::ProxyPing
+    });
     for p in probes {
         match &p.tcp {
             Fact::Known { value, .. } => {
@@ -106,11 +109,25 @@ fn finding(b: &LoadBalancerFacts, at: Timestamp, facts: &NodeFacts) -> Finding {
     }
     if !bad.is_empty() {
         let down = by_address.values().filter(|t| t.good == 0).count();
-        let message = format!(
-            "{down} of {addresses} addresses of {} accept no connection on port {port}, and tries fail at {}: {list}.",
-            b.host,
-            bad.len()
-        );
+        let (affected, what) = match down {
+            0 => (bad.len(), "accept connections only now and then"),
+            _ => (down, "accept no connection"),
+        };
+        let message =
+            format!("{affected} of {addresses} addresses of {} {what} on port {port}: {list}.", b.host);
+        let now_and_then = bad
+            .iter()
+            .all(|(_, t)| t.good > 0 && t.why.is_some_and(|(cause, _)| *cause == UnknownCause::TimedOut));
+        if let (true, Some(own)) = (now_and_then, own_backend(b, facts)) {
+            let message = format!(
+                "{message} This node ({own}) is itself a backend: connections that come back to it are lost where the \
+                 balancer keeps the client's address (hairpin)."
+            );
+            return new(Status::False, Severity::Error, R::BalancerPartlyDown, message).advice(
+                "See whether it is so on every backend and on no other node. Then use targets by IP, or let the balancer not \
+                 keep the client's address. If other nodes see it too, the balancer drops connections.",
+            );
+        }
         return new(Status::False, Severity::Error, R::BalancerPartlyDown, message).advice(
             "Clients meet the dead address by chance and wait: repair it or take it out of the name. Tries that time out \
              now and then only on nodes behind the balancer are a hairpin (client address preserved): use IP targets, \
@@ -135,4 +152,12 @@ fn finding(b: &LoadBalancerFacts, at: Timestamp, facts: &NodeFacts) -> Finding {
         b.host
     );
     new(Status::True, Severity::Ok, R::BalancerAnswers, message)
+}
+
+/// This node's address among the backends, where it is one.
+fn own_backend(b: &LoadBalancerFacts, facts: &NodeFacts) -> Option<String> {
+    let Some(Fact::Known { value: backends, .. }) = &b.backends else { return None };
+    let interfaces = facts.checks.host.as_ref()?.value()?.interfaces.value()?;
+    let mut own = interfaces.iter().flat_map(|i| &i.addresses).map(|a| a.split('/').next().unwrap_or(a));
+    own.find(|own| backends.iter().any(|backend| host_of(backend) == *own)).map(str::to_owned)
 }
