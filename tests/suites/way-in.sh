@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The way in to Rancher: balancers, ingresses and a backend with Rancher's own code in network namespaces, each fault made
-# for real (tests/tests/way_in).
+# for real (tests/tests/way_in). With the word "cost": what a pass costs where all is well (docs/performance.md).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . tests/beds/enclosed.sh
@@ -16,9 +16,10 @@ if outside; then
     fi
     export OUTRIDER_RANCHER_BACKEND OUTRIDER_TRAEFIK
 fi
-enclose "$0"
+enclose "$0" "$@"
 can_link type bridge
-# Where the published configurations have nginx write.
-mount -t tmpfs -o mode=755 tmpfs /var/log/nginx
+# Where nginx writes unless its configuration says otherwise, and the published ones do not.
+for folder in /var/log/nginx /var/lib/nginx; do mount -t tmpfs -o mode=755 tmpfs $folder; done
+if [ "${1:-}" = cost ]; then cargo run -q --release -p outrider-tests --bin way-in-cost; exit; fi
 # Not exec: the shell is process 1 here and takes in what is orphaned.
 cargo test --workspace --test way_in -- --ignored --nocapture --test-threads 1 ${WAY_IN_TEST:+"$WAY_IN_TEST"}

@@ -150,6 +150,29 @@ impl Namespace {
         ))
     }
 
+    /// What comes in for `ports` of `address` goes on to the same port of `nodes`, one after another, with the sender's
+    /// address kept, as cloud balancers do that preserve the client's address. The nodes must answer by this machine.
+    pub fn forward(&self, address: IpAddr, ports: &[u16], nodes: &[IpAddr]) -> Result<()> {
+        let family = if address.is_ipv6() { "ip6" } else { "ip" };
+        let map =
+            nodes.iter().enumerate().map(|(i, node)| format!("{i} : {node}")).collect::<Vec<_>>().join(", ");
+        let mut rules = String::new();
+        for port in ports {
+            let n = nodes.len();
+            let _ = writeln!(
+                rules,
+                "{family} daddr {address} tcp dport {port} dnat {family} to numgen inc mod {n} map {{ {map} }}"
+            );
+        }
+        let mut forwarding = self.command("sysctl");
+        forwarding.args(["-qw", "net.ipv4.ip_forward=1", "net.ipv4.conf.all.send_redirects=0"]);
+        forwarding.args(["net.ipv4.conf.eth0.send_redirects=0"]);
+        run(forwarding, "")?;
+        self.rules(&format!(
+            "table inet outrider {{ chain in {{ type nat hook prerouting priority -100; {rules} }}\n }}"
+        ))
+    }
+
     /// The network is sound again.
     pub fn heal(&self) -> Result<()> {
         self.rules("")

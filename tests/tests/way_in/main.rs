@@ -9,6 +9,7 @@
 )]
 
 mod faults;
+mod matrix;
 
 use std::time::Instant;
 
@@ -16,13 +17,18 @@ use outrider_protocol::Condition;
 use outrider_tests::beds::rancher::{Bed, Setup};
 use outrider_tests::checked::{Checked, check_inside};
 
-const ONLY: &str = "load-balancer";
+use crate::matrix::From;
 
-/// One pass on the client's machine.
-fn pass(bed: &Bed, setup: &Setup) -> (Checked, std::time::Duration) {
+/// One pass, and what it took.
+fn pass(bed: &Bed, setup: &Setup, from: From) -> (Checked, std::time::Duration) {
     let config = bed.agent(setup).expect("a configuration");
+    // On a node its own addresses count: it is one of the backends.
+    let (machine, only) = match from {
+        From::Outside => (bed.client(), "load-balancer"),
+        From::Node => (bed.node(1), "load-balancer,host"),
+    };
     let start = Instant::now();
-    let checked = check_inside(bed.client(), &config, ONLY).expect("a pass");
+    let checked = check_inside(machine, &config, only).expect("a pass");
     (checked, start.elapsed())
 }
 

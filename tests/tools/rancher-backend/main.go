@@ -4,7 +4,7 @@
 // (github.com/rancher/dynamiclistener, HTTPRedirect) and the agents' tunnel (github.com/rancher/remotedialer, which asks
 // for authorization before it looks at the upgrade). The handler in front of both, which refuses a browser's WebSocket of
 // another origin, is part of Rancher's main module (rancher/rancher, pkg/websocket/handler.go) and is written anew here, as
-// are the few public paths.
+// are the few public paths and the links of its API (rancher/norman, urlbuilder/url.go).
 package main
 
 import (
@@ -27,39 +27,28 @@ import (
 )
 
 type options struct {
-	http, https, certificate, key, cacerts, token, name, root string
+	http, cacerts, token, name, root string
 }
 
 func main() {
 	var o options
 	flag.StringVar(&o.http, "http", "", "`address` for plain http, which is redirected unless X-Forwarded-Proto says https")
-	flag.StringVar(&o.https, "https", "", "`address` for https, as where no ingress stands in front")
-	flag.StringVar(&o.certificate, "cert", "", "`file` with the certificate chain for -https, PEM")
-	flag.StringVar(&o.key, "key", "", "`file` with its key, PEM")
 	flag.StringVar(&o.cacerts, "cacerts", "", "`file` served at /cacerts, read at every request; none: an empty answer")
 	flag.StringVar(&o.token, "token", "", "agents' `token` that is let in at /v3/connect; none: nobody is")
 	flag.StringVar(&o.name, "name", "rancher", "told in the answer to /")
 	flag.StringVar(&o.root, "root", "rancher", "what / answers: rancher, slow (a byte a second), huge (100 MB), redirects (without end)")
 	flag.Parse()
-	if flag.NArg() > 0 || (o.http == "" && o.https == "") {
-		fmt.Fprintln(os.Stderr, "rancher-backend needs -http or -https, and takes no other argument")
+	if flag.NArg() > 0 || o.http == "" {
+		fmt.Fprintln(os.Stderr, "rancher-backend needs -http, and takes no argument beside its flags")
 		os.Exit(64)
 	}
 	log.Fatal(serve(o))
 }
 
 func serve(o options) error {
-	handler := refuseOtherOrigins(routes(o))
-	ended := make(chan error)
-	if o.http != "" {
-		server := &http.Server{Addr: o.http, Handler: dynamiclistener.HTTPRedirect(handler), ReadHeaderTimeout: time.Minute}
-		go func() { ended <- server.ListenAndServe() }()
-	}
-	if o.https != "" {
-		server := &http.Server{Addr: o.https, Handler: handler, ReadHeaderTimeout: time.Minute}
-		go func() { ended <- server.ListenAndServeTLS(o.certificate, o.key) }()
-	}
-	return <-ended
+	handler := dynamiclistener.HTTPRedirect(refuseOtherOrigins(routes(o)))
+	server := &http.Server{Addr: o.http, Handler: handler, ReadHeaderTimeout: time.Minute}
+	return server.ListenAndServe()
 }
 
 func routes(o options) http.Handler {
@@ -75,8 +64,9 @@ func routes(o options) http.Handler {
 		rw.Header().Set("Content-Type", "text/plain")
 		_, _ = rw.Write(read(o.cacerts))
 	})
-	mux.HandleFunc("/v3/settings/cacerts", func(rw http.ResponseWriter, _ *http.Request) {
-		answer(rw, http.StatusOK, map[string]string{"id": "cacerts", "type": "setting", "value": string(read(o.cacerts))})
+	mux.HandleFunc("/v3/settings/cacerts", func(rw http.ResponseWriter, req *http.Request) {
+		links := map[string]string{"self": base(req) + "/v3/settings/cacerts"}
+		answer(rw, http.StatusOK, map[string]any{"id": "cacerts", "type": "setting", "links": links, "value": string(read(o.cacerts))})
 	})
 	tunnel := remotedialer.New(o.authorize, remotedialer.DefaultErrorWriter)
 	mux.Handle("/v3/connect", tunnel)
@@ -114,8 +104,32 @@ func (o options) atRoot(rw http.ResponseWriter, req *http.Request) {
 	case strings.Contains(strings.ToLower(req.UserAgent()), "mozilla"):
 		http.Redirect(rw, req, "/dashboard/", http.StatusFound)
 	default:
-		answer(rw, http.StatusOK, map[string]string{"type": "collection", "resourceType": "apiRoot", "name": o.name})
+		base := base(req)
+		rw.Header().Set("X-API-Schemas", base+"/meta/schemas")
+		links := map[string]string{"self": base + "/"}
+		answer(rw, http.StatusOK, map[string]any{"type": "collection", "links": links, "resourceType": "apiRoot", "name": o.name})
 	}
+}
+
+// base is what Rancher takes for its own address, by the headers of the request: it is before every link of its API.
+func base(req *http.Request) string {
+	first := func(header string) string { return strings.TrimSpace(strings.Split(req.Header.Get(header), ",")[0]) }
+	proto := first("X-Forwarded-Proto")
+	if proto == "" {
+		return "http://" + req.Host
+	}
+	host, port := first("X-Forwarded-Host"), first("X-Forwarded-Port")
+	if host == "" {
+		host = req.Host
+	}
+	// So a port of 80 beside https leaves no trace.
+	if port == "" || port == "443" || port == "80" {
+		return proto + "://" + host
+	}
+	if colon := strings.LastIndexByte(host, ':'); colon > strings.LastIndexByte(host, ']') {
+		host = host[:colon]
+	}
+	return proto + "://" + host + ":" + port
 }
 
 // drip sends one byte a second, without end.

@@ -20,6 +20,9 @@ pub enum Ingress {
     Traefik,
 }
 
+/// Port at which Traefik answers as soon as it has read its rules; its other ports open before.
+pub(super) const READY: u16 = 8090;
+
 /// The ingress of one node. Forwarded headers are taken from `balancer` alone.
 pub(super) fn service(setup: &Setup, at: &Path, leaf: &Files, balancer: IpAddr) -> Result<Service> {
     match setup.ingress {
@@ -78,6 +81,7 @@ fn traefik(layer: Layer, rules: &Path, balancer: IpAddr) -> String {
          entryPoints:\n\
          \x20 web:\n    address: \":80\"\n    forwardedHeaders:\n      trustedIPs: [\"{balancer}\"]\n{redirect}\
          \x20 websecure:\n    address: \":443\"\n\
+         \x20 ready:\n    address: \":{READY}\"\n\
          providers:\n  file: {{ filename: \"{}\", watch: false }}\n",
         rules.display()
     )
@@ -88,6 +92,7 @@ fn traefik_rules(leaf: &Files) -> String {
         "http:\n\
          \x20 routers:\n\
          \x20   plain: {{ rule: \"Host(`{HOST}`)\", entryPoints: [web], service: rancher }}\n\
+         \x20   ready: {{ rule: \"PathPrefix(`/`)\", entryPoints: [ready], service: rancher }}\n\
          \x20   tls: {{ rule: \"Host(`{HOST}`)\", entryPoints: [websecure], service: rancher, tls: {{}} }}\n\
          \x20 services:\n    rancher: {{ loadBalancer: {{ servers: [{{ url: \"http://{RANCHER}\" }}] }} }}\n\
          tls:\n  stores:\n    default: {{ defaultCertificate: {{ certFile: \"{}\", keyFile: \"{}\" }} }}\n",

@@ -31,10 +31,12 @@ impl Machine {
         Self { space, running: Vec::new() }
     }
 
-    /// Runs exactly these; none while it is dead.
-    pub(super) fn run(&mut self, services: Vec<Service>, dead: bool) -> Result<()> {
+    /// Runs exactly these; none while it is dead. Says whether anything was started or ended.
+    pub(super) fn run(&mut self, services: Vec<Service>, dead: bool) -> Result<bool> {
         let wanted = if dead { Vec::new() } else { services };
+        let before = self.running.len();
         self.running.retain_mut(|(service, process)| wanted.contains(service) && process.is_running());
+        let mut changed = self.running.len() != before;
         for service in wanted {
             if self.running.iter().any(|(running, _)| *running == service) {
                 continue;
@@ -46,10 +48,12 @@ impl Machine {
             let mut command = self.space.command(&service.program);
             command.args(&service.arguments).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
             self.running.push((service, Process::spawn(&mut command)?));
+            changed = true;
         }
-        Ok(())
+        Ok(changed)
     }
 
+    /// Ends everything.
     pub(super) fn stop(&mut self) {
         self.running.clear();
     }

@@ -14,6 +14,7 @@ mod setup;
 mod tls;
 
 use std::ffi::OsString;
+use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -23,7 +24,7 @@ use tempfile::TempDir;
 
 pub use self::ingress::Ingress;
 use self::machines::{Machine, Service};
-pub use self::setup::{BACKEND, Balancer, Edit, Layer, Root, Setup, TRAEFIK, missing};
+pub use self::setup::{Address, BACKEND, Balancer, Edit, Layer, Root, Setup, TRAEFIK, missing};
 pub use self::tls::Certificate;
 use super::network::{Namespace, Network};
 
@@ -44,6 +45,7 @@ pub struct Bed {
     nodes: Vec<Machine>,
     balancer: Machine,
     client: Namespace,
+    preserving: bool,
     certificates: tls::Certificates,
     // The last to go: what the others hang from and write to.
     network: Network,
@@ -62,12 +64,13 @@ impl Bed {
         balancer.space.ip(&format!("address add {second} dev eth0\n"))?;
         let client = network.namespace(CLIENT)?;
         let certificates = tls::Certificates::new(folder.path())?;
-        Ok(Self { nodes, balancer, client, certificates, network, folder })
+        Ok(Self { nodes, balancer, client, preserving: false, certificates, network, folder })
     }
 
     /// Makes everything as `setup` says and waits until it listens; what is as it was goes on running.
     pub fn arrange(&mut self, setup: &Setup) -> Result<()> {
         let leaf = self.certificates.files(setup.certificate)?;
+        let mut changed = false;
         for (i, node) in self.nodes.iter_mut().enumerate() {
             let number = i + 1;
             let at = self.folder.path().join(format!("node{number}"));
@@ -76,48 +79,56 @@ impl Bed {
                 setup.backend(number, &at, &self.certificates.root())?,
                 setup.ingress(&at, &leaf, self.balancer.space.address(false))?,
             ];
-            node.run(services, setup.dead == Some(number))?;
+            changed |= node.run(services, setup.dead == Some(number))?;
+        }
+        let mut doors: Vec<(IpAddr, u16)> = Vec::new();
+        for (_, node) in self.nodes.iter().enumerate().filter(|(i, _)| setup.dead != Some(i + 1)) {
+            doors.extend(setup.node_ports().iter().map(|port| (node.space.address(false), *port)));
+        }
+        // A balancer that saw its nodes come and go has an opinion of them for many seconds.
+        if changed {
+            self.balancer.stop();
+            self.wait(&doors)?;
         }
         let at = self.folder.path().join("balancer");
         std::fs::create_dir_all(&at)?;
         let nodes: Vec<IpAddr> = self.nodes.iter().map(|n| n.space.address(false)).collect();
         let service = setup.balancer(&at, &leaf, &nodes)?;
         self.balancer.run(service.into_iter().collect(), false)?;
-        self.wait(setup)
-    }
-
-    /// Ends everything that runs on the machines and heals their network.
-    pub fn clear(&mut self) -> Result<()> {
-        for machine in self.nodes.iter_mut().chain([&mut self.balancer]) {
-            machine.stop();
-            machine.space.heal()?;
-        }
-        Ok(())
+        self.route(&nodes, setup.balancer == Balancer::Preserving)?;
+        let first = self.address(Address::First);
+        self.wait(&setup.balancer_ports().iter().map(|port| (first, *port)).collect::<Vec<_>>())
     }
 
     /// The agent's configuration for `setup`, as a file.
     pub fn agent(&self, setup: &Setup) -> Result<PathBuf> {
         let nodes: Vec<IpAddr> = self.nodes.iter().map(|n| n.space.address(false)).collect();
         let (ca, root) = (self.certificates.ca(), self.certificates.root());
-        let text = setup.agent(&[self.address()], &nodes, &ca, &root)?;
+        let addresses: Vec<IpAddr> = setup.addresses.iter().map(|which| self.address(*which)).collect();
+        let text = setup.agent(&addresses, &nodes, &ca, &root)?;
         let file = self.folder.path().join("agent.toml");
         std::fs::write(&file, text)?;
         Ok(file)
     }
 
-    /// The balancer's first address.
-    pub fn address(&self) -> IpAddr {
-        self.balancer.space.address(false)
+    /// An address of Rancher's name.
+    pub fn address(&self, which: Address) -> IpAddr {
+        match which {
+            Address::First => self.balancer.space.address(false),
+            Address::Second => self.network.other(SECOND, false),
+            Address::Ipv6 => self.balancer.space.address(true),
+            Address::DeadIpv6 => self.network.other(NOBODY, true),
+        }
     }
 
-    /// The balancer's second address.
-    pub fn second_address(&self) -> IpAddr {
-        self.network.other(SECOND, false)
+    /// The root below which everything right is signed, as a file.
+    pub fn ca(&self) -> PathBuf {
+        self.certificates.ca()
     }
 
-    /// An address of the network that nobody has.
-    pub fn nobody(&self, ipv6: bool) -> IpAddr {
-        self.network.other(NOBODY, ipv6)
+    /// The checksum of what Rancher serves at `/cacerts` where that is right.
+    pub fn ca_checksum(&self) -> String {
+        setup::checksum(&self.certificates.root())
     }
 
     /// A machine that is neither node nor balancer.
@@ -130,28 +141,33 @@ impl Bed {
         &self.nodes[number - 1].space
     }
 
-    /// The balancer's machine.
-    pub fn balancer(&self) -> &Namespace {
-        &self.balancer.space
-    }
-
-    /// Where the bed's files lie.
-    pub fn folder(&self) -> &Path {
-        self.folder.path()
-    }
-
-    fn wait(&mut self, setup: &Setup) -> Result<()> {
-        let mut doors: Vec<(IpAddr, u16)> = Vec::new();
-        for (i, node) in self.nodes.iter().enumerate() {
-            if setup.dead != Some(i + 1) {
-                doors.extend(setup.node_ports().iter().map(|port| (node.space.address(false), *port)));
-            }
+    /// Lets the kernel of the balancer's machine pass connections on, and the nodes answer by it; or neither.
+    fn route(&mut self, nodes: &[IpAddr], preserving: bool) -> Result<()> {
+        if self.preserving == preserving {
+            return Ok(());
         }
-        doors.extend(setup.balancer_ports().iter().map(|port| (self.address(), *port)));
+        let (balancer, all) = (self.address(Address::First), self.network.other(0, false));
+        for node in &self.nodes {
+            node.space.ip(&if preserving {
+                format!("route add {balancer} dev eth0\nroute replace {all}/24 via {balancer} dev eth0\n")
+            } else {
+                format!("route del {all}/24 via {balancer}\nroute del {balancer} dev eth0\nroute add {all}/24 dev eth0\n")
+            })?;
+        }
+        if preserving {
+            self.balancer.space.forward(balancer, &[80, 443], nodes)?;
+        } else {
+            self.balancer.space.heal()?;
+        }
+        self.preserving = preserving;
+        Ok(())
+    }
+
+    fn wait(&mut self, doors: &[(IpAddr, u16)]) -> Result<()> {
         let start = Instant::now();
         for (ip, port) in doors {
-            let address = SocketAddr::new(ip, port);
-            while TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_err() {
+            let address = SocketAddr::new(*ip, *port);
+            while !is_ready(address) {
                 for machine in self.nodes.iter_mut().chain([&mut self.balancer]) {
                     machine.ended()?;
                 }
@@ -167,6 +183,21 @@ impl Bed {
     fn logs(&self) -> String {
         self.nodes.iter().chain([&self.balancer]).map(Machine::logs).collect()
     }
+}
+
+/// Whether somebody listens there; at Traefik's port for that, whether Rancher answers by its rules.
+fn is_ready(address: SocketAddr) -> bool {
+    let limit = Duration::from_secs(1);
+    let Ok(mut stream) = TcpStream::connect_timeout(&address, limit) else { return false };
+    if address.port() != ingress::READY {
+        return true;
+    }
+    let mut answer = String::new();
+    let asked = stream.set_read_timeout(Some(limit)).and_then(|()| {
+        stream.write_all(b"GET /ping HTTP/1.0\r\n\r\n")?;
+        stream.read_to_string(&mut answer)
+    });
+    asked.is_ok() && answer.ends_with("pong")
 }
 
 /// The last lines of a file.
@@ -190,16 +221,11 @@ fn configured(program: OsString, arguments: &[&str], folder: &Path, name: &str, 
     Service { program, arguments, files: vec![(file, text)], log: folder.join(format!("{name}.log")) }
 }
 
-/// nginx as one process that ends when it is killed, with everything it writes in `folder`.
+/// nginx as one process that ends when it is killed. What a configuration does not place elsewhere it writes below
+/// `/var/log/nginx` and `/var/lib/nginx`, where the suite has mounted folders of its own.
 fn nginx(folder: &Path, name: &str, text: String) -> Service {
     let at = folder.display();
-    let (alone, errors) =
-        (format!("daemon off; master_process off; pid {at}/{name}.pid;"), format!("{at}/{name}.log"));
-    configured(
-        "nginx".into(),
-        &["-p", &at.to_string(), "-e", &errors, "-g", &alone, "-c", "{FILE}"],
-        folder,
-        name,
-        text,
-    )
+    let alone = format!("daemon off; master_process off; pid {at}/{name}.pid;");
+    let errors = format!("{at}/{name}.log");
+    configured("nginx".into(), &["-e", &errors, "-g", &alone, "-c", "{FILE}"], folder, name, text)
 }

@@ -37,8 +37,23 @@ pub enum Balancer {
     Haproxy,
     /// nginx.
     Nginx,
-    /// None runs: what stands there is made by other means.
+    /// The kernel: every connection goes on to a node with the client's address kept.
+    Preserving,
+    /// None: nobody listens there.
     Nothing,
+}
+
+/// An address of Rancher's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// The balancer's.
+    First,
+    /// Another of the same balancer.
+    Second,
+    /// The balancer's IPv6 address.
+    Ipv6,
+    /// An IPv6 address that nobody has.
+    DeadIpv6,
 }
 
 /// A passage of a configuration and what stands there instead. A passage that is not there is an error: the fault would
@@ -74,12 +89,15 @@ pub struct Setup {
     pub ingress_edits: Vec<Edit>,
     /// What Rancher's `/` answers.
     pub root: Root,
-    /// What Rancher serves at `/cacerts`; the root's certificate when left out.
+    /// What Rancher serves at `/cacerts`, `{ROOT}` in it being the root's certificate without its final newline; that
+    /// certificate as it is when left out.
     pub cacerts: Option<String>,
     /// What is shown where TLS ends.
     pub certificate: Certificate,
-    /// A node that is dead, from 1.
+    /// A node on which nothing runs, from 1.
     pub dead: Option<usize>,
+    /// Addresses of Rancher's name, as the agent is told.
+    pub addresses: Vec<Address>,
     /// Changes to the agent's configuration.
     pub agent_edits: Vec<Edit>,
 }
@@ -108,6 +126,7 @@ impl Setup {
             cacerts: None,
             certificate: Certificate::Right,
             dead: None,
+            addresses: vec![Address::First],
             agent_edits: Vec::new(),
         }
     }
@@ -115,7 +134,8 @@ impl Setup {
     pub(super) fn backend(&self, number: usize, at: &Path, root: &str) -> Result<Service> {
         let cacerts = at.join("cacerts");
         // Not part of the service: it is read at every request.
-        std::fs::write(&cacerts, self.cacerts.as_deref().unwrap_or(root))?;
+        let served = self.cacerts.as_deref().map(|text| text.replace("{ROOT}", root.trim_end()));
+        std::fs::write(&cacerts, served.as_deref().unwrap_or(root))?;
         let root = match self.root {
             Root::Rancher => "rancher",
             Root::Slow => "slow",
@@ -147,7 +167,7 @@ impl Setup {
         let name = match self.balancer {
             Balancer::Haproxy => format!("{layer}-haproxy.cfg"),
             Balancer::Nginx => format!("{layer}-nginx.conf"),
-            Balancer::Nothing => return Ok(None),
+            Balancer::Preserving | Balancer::Nothing => return Ok(None),
         };
         let mut text = edited(published(&name)?, &self.balancer_edits)?;
         for (i, node) in nodes.iter().enumerate() {
@@ -168,9 +188,12 @@ impl Setup {
         }))
     }
 
-    /// Ports that listen on a node that lives.
+    /// Ports that listen on a node that lives, the one that opens last at the end.
     pub(super) fn node_ports(&self) -> &'static [u16] {
-        &[80, 443]
+        match self.ingress {
+            Ingress::Nginx => &[80, 443],
+            Ingress::Traefik => &[80, 443, ingress::READY],
+        }
     }
 
     /// Ports that listen at the balancer.
@@ -191,10 +214,7 @@ impl Setup {
     ) -> Result<String> {
         let (mode, port) = if self.layer == Layer::L4 { ("l4", 443) } else { ("l7", 80) };
         let backends: Vec<String> = nodes.iter().map(|node| format!("{node}:{port}")).collect();
-        let checksum = Sha256::digest(root).iter().fold(String::new(), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        });
+        let checksum = checksum(root);
         let text = format!(
             "[[load_balancer]]\nname = \"rancher\"\nurl = \"https://{HOST}\"\nmode = \"{mode}\"\nca = {ca:?}\n\
              ca_checksum = \"{checksum}\"\nbackends = {backends:?}\nagent_tls_mode = \"strict\"\n\
@@ -203,6 +223,14 @@ impl Setup {
         );
         edited(text, &self.agent_edits)
     }
+}
+
+/// SHA-256, hex.
+pub(super) fn checksum(text: &str) -> String {
+    Sha256::digest(text).iter().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
 }
 
 fn edited(mut text: String, edits: &[Edit]) -> Result<String> {
