@@ -348,6 +348,7 @@ pub fn certificates(version: &str, days: i64) -> CertificatesFacts {
         server: true,
         version: if version.is_empty() { absent("data") } else { known(version.into()) },
         node_names: vec!["n1".into(), "10.0.0.1".into()],
+        wanted_names: Vec::new(),
         files: vec![
             certificate_file(&format!("{TLS}/server-ca.crt"), Use::Authority, vec![authority(3000)]),
             certificate_file(&etcd, Use::Server, vec![leaf("etcd", days)]),
