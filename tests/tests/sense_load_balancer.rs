@@ -188,7 +188,8 @@ async fn layer_4_done_right() {
         (&BalancerMode::L4, true)
     );
     // The bed's words for an agent are not Rancher's, so the same is asked straight at the backends.
-    assert_eq!(statuses(&facts, Backend, ProbeKind::WebSocketOrigin), [401; 2]);
+    let origins = statuses(&facts, Backend, ProbeKind::WebSocketOrigin);
+    assert!(origins.len() >= 2 && origins.iter().all(|status| *status == 401), "{origins:?}");
     let ca = facts.ca.as_ref().unwrap().value().unwrap();
     assert_eq!((ca.status, ca.bytes), (200, 13));
     assert!(matches!(&ca.certificates, Fact::Absent { source, .. } if source.contains("no PEM")), "{ca:#?}");

@@ -144,7 +144,7 @@ fn sans(leaf: &CertificateFacts) -> String {
 
 /// Why a name that looks covered is not, as a clause.
 fn near_miss(leaf: &CertificateFacts, host: &str) -> String {
-    if host.parse::<std::net::IpAddr>().is_ok() {
+    if host.parse::<core::net::IpAddr>().is_ok() {
         return match leaf.sans.iter().any(|name| name == host) {
             true => {
                 "; the address stands there as a DNS name, which does not count for an address".to_owned()

@@ -388,6 +388,16 @@ pub fn server(members: usize) -> NodeFacts {
         probe(K::Ping, Balancer, "192.0.2.10:443", Some(http(200, "", "pong"))),
         probe(K::Root, Balancer, "192.0.2.10:443", ok()),
         probe(K::Redirect, Balancer, "192.0.2.10:80", Some(http(301, "https://rancher.x/", ""))),
+        probe(
+            K::WebSocketOrigin,
+            Balancer,
+            "192.0.2.10:443",
+            Some(http(
+                403,
+                "",
+                "{\"Code\":{\"Code\":\"PermissionDenied\",\"Status\":403},\"Message\":\"origin not allowed\"",
+            )),
+        ),
     ];
     for n in 1..=3 {
         probes.push(probe(K::ForwardedRoot, Backend, &format!("10.0.0.{n}:80"), ok()));
@@ -398,7 +408,7 @@ pub fn server(members: usize) -> NodeFacts {
         cloud_init: Some(known(cloud_init("done", Some(0)))),
         guest_agent: Some(known(guest_agent())),
         etcd: Some(known(etcd(members))),
-        load_balancer: Some(known(vec![balancer(probes)])),
+        load_balancer: Some(known(vec![balancer(probes).with(|b| b.ca = Some(known(published())))])),
         certificates: Some(known(certificates("v1.33.1-rke2r1", 265))),
         kubernetes: Some(known(kubernetes())),
         dns: Some(known(dns())),

@@ -405,7 +405,8 @@ impl<'a> Context<'a> {
                 row.reason = "this version does not know the field; it is left as it is".to_owned();
                 (row.refresh, row.push) = match self.question.rules {
                     Rules::Outrider => (Refresh::Nothing, Push::Nothing),
-                    Rules::Rancher => (Refresh::Unknown, Push::Unknown),
+                    Rules::Rancher if row.managed => (Refresh::Unknown, Push::Unknown),
+                    Rules::Rancher => (Refresh::Nothing, Push::Nothing),
                 };
                 Some(row)
             })

@@ -143,7 +143,7 @@ fn deleting_a_pool_waits_for_its_name() {
     let live = json!({"nodeGroups": [{"nodegroupName": "n1"}, {"nodegroupName": "n2"}]});
     let c = case(Eks, json!({"nodeGroups": [{"nodegroupName": "n1"}]}), live.clone());
     assert_eq!(c.outcome(), held("nodeGroups/n2", Hold::Destructive));
-    assert!(c.plan().held[0].reason.contains("had not seen it"));
+    assert!(c.plan().held[0].reason.contains("nobody edited the list here"));
     assert_eq!(c.confirm("nodeGroups/n2").outcome(), sent(&["nodeGroups/n2"]));
     let all = case(Eks, json!({"nodeGroups": []}), live.clone()).confirm("nodeGroups/n1");
     assert_eq!(all.outcome().0, ["nodeGroups/n1"]);
