@@ -20,7 +20,9 @@ use outrider_protocol::*;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub use machine::{cloud_init, environment, etcd_config, helper_request, host, resolver, server_config};
+pub use machine::{
+    cloud_init, environment, etcd_config, helper_request, host, launch, resolver, server_config,
+};
 pub use network::{
     certificate, dns_message, etcd_message, events, http_answer, location, metrics, proxy, query, url,
 };

@@ -177,6 +177,7 @@ proptest! {
         parsers::userdata(&bytes);
         parsers::helper_request(&bytes);
         parsers::server_config(&bytes);
+        parsers::launch(&bytes);
         parsers::etcd_config(&bytes);
     }
 
@@ -222,6 +223,22 @@ proptest! {
         ),
     ) {
         parsers::server_config(lines.join("\n").as_bytes());
+    }
+
+    #[test]
+    fn any_launch(
+        lines in prop::collection::vec(
+            prop_oneof![
+                "\\[(Service|Unit)\\]|",
+                "(ExecStart|Environment|EnvironmentFile)=[ -~]{0,40}\\\\?",
+                "ExecStart=k3s server( (--data-dir|-d|--tls-san|--cluster-init|--token)(=| )[ -~]{0,8}){0,3}",
+                "(K3S_|RKE2_)(DATA_DIR|TOKEN|DATASTORE_ENDPOINT)=[ -~]{0,12}",
+                "\\PC{0,16}",
+            ],
+            0..6,
+        ),
+    ) {
+        parsers::launch(lines.join("\n").as_bytes());
     }
 
     #[test]

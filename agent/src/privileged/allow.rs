@@ -8,10 +8,12 @@
 //! (`facts/rke2-k3s-on-disk.md`); their configuration itself, and etcd's, is passed as an excerpt only (see `excerpt`).
 //! A folder's entries are named and described (size, time), and nothing in it is opened for that.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
-use super::excerpt::{Document, word};
+use super::excerpt::Document;
 use super::trusted::Trust;
+use crate::sense::rancher::{self, Files, K3S, RKE2, UNIT_FOLDERS, absent};
 
 /// Files below the data folder of RKE2 and of K3s.
 const RANCHER_FILES: [&str; 10] = [
@@ -155,21 +157,33 @@ impl AllowList {
         for folder in ["/etc/default", "/etc/sysconfig"] {
             UNITS.iter().for_each(|name| list.add(Kind::Excerpt(Document::Environment), folder, name));
         }
-        for distribution in ["rke2", "k3s"] {
-            let config = format!("/etc/rancher/{distribution}");
-            list.add(Kind::Excerpt(Document::Rancher), &config, "config.yaml");
-            list.add(Kind::Excerpt(Document::Rancher), &config, "config.yaml.d/*.yaml");
-            list.add(Kind::Folder, &config, "config.yaml.d");
-            let default = format!("/var/lib/rancher/{distribution}");
-            let configured = Configured::read(&trust, &config, &mut problems);
-            for base in std::iter::once(default).chain(configured.data) {
-                RANCHER_FILES.iter().for_each(|p| list.add(Kind::File, &base, p));
-                RANCHER_FOLDERS.iter().for_each(|p| list.add(Kind::Folder, &base, p));
-                list.add(Kind::Excerpt(Document::EtcdConfig), &base, "server/db/etcd/config");
-                list.add(Kind::Excerpt(Document::Kubelet), &base, "agent/etc/kubelet.conf.d/*.conf");
+        for program in [&RKE2, &K3S] {
+            let configured = Configured::read(&trust, program, &mut problems);
+            let default = Path::new(program.config);
+            for config in std::iter::once(default).chain(configured.config.as_deref()) {
+                list.add_configuration(config);
+            }
+            for base in std::iter::once(program.data_dir).chain(configured.data.as_deref()) {
+                RANCHER_FILES.iter().for_each(|p| list.add(Kind::File, base, p));
+                RANCHER_FOLDERS.iter().for_each(|p| list.add(Kind::Folder, base, p));
+                list.add(Kind::Excerpt(Document::EtcdConfig), base, "server/db/etcd/config");
+                list.add(Kind::Excerpt(Document::Kubelet), base, "agent/etc/kubelet.conf.d/*.conf");
             }
             if let Some(folder) = configured.snapshots {
                 list.add(Kind::Folder, &folder, "");
+            }
+            for unit in program.units {
+                for folder in UNIT_FOLDERS {
+                    list.add(Kind::Excerpt(Document::Unit), folder, &format!("{unit}.service"));
+                    list.add(Kind::Excerpt(Document::Unit), folder, &format!("{unit}.service.d/*.conf"));
+                }
+            }
+            for path in configured.environment {
+                if let Some((base, name)) =
+                    path.to_str().and_then(split).filter(|(_, name)| !name.contains('*'))
+                {
+                    list.add(Kind::Excerpt(Document::Environment), base, name);
+                }
             }
         }
         for path in drop_ins(&trust, &mut problems).into_iter().chain(agent_paths(&trust, &mut problems)) {
@@ -184,6 +198,18 @@ impl AllowList {
 
     fn add(&mut self, kind: Kind, base: &str, pattern: &str) {
         self.entries.push(Entry { kind, base: base.into(), pattern: pattern.to_owned() });
+    }
+
+    /// A configuration of RKE2 or K3s, and the folder of further ones beside it.
+    fn add_configuration(&mut self, path: &Path) {
+        // A `*` would stand for the names of other files.
+        let plain = path.to_str().and_then(split).filter(|(_, name)| !name.contains('*'));
+        let Some((base, name)) = plain else { return };
+        self.add(Kind::Excerpt(Document::Rancher), base, name);
+        for end in ["yaml", "yml"] {
+            self.add(Kind::Excerpt(Document::Rancher), base, &format!("{name}.d/*.{end}"));
+        }
+        self.add(Kind::Folder, base, &format!("{name}.d"));
     }
 
     /// Base and path below it for a path on the list; none for any other.
@@ -243,41 +269,77 @@ fn split(path: &str) -> Option<(&str, &str)> {
     plain.then_some((base, name))
 }
 
-/// Folders that root configured for RKE2 or K3s.
+/// What root configured for RKE2 or K3s.
 #[derive(Default)]
 struct Configured {
     data: Option<String>,
     snapshots: Option<String>,
+    /// Another file than the usual one.
+    config: Option<PathBuf>,
+    /// Files of the environment of its unit.
+    environment: Vec<PathBuf>,
 }
 
 impl Configured {
-    /// What the files below `folder` say; later files win, as there.
-    fn read(trust: &Trust, folder: &str, problems: &mut Vec<String>) -> Self {
-        let mut files = vec![PathBuf::from(format!("{folder}/config.yaml"))];
-        files.extend(names(trust, &format!("{folder}/config.yaml.d"), ".yaml", problems));
-        let mut found = Self::default();
-        for file in files {
-            let Some(text) = read(trust, &file, problems) else { continue };
-            match Document::Rancher.excerpt(&text) {
-                Ok(known) => {
-                    let filled = |key| word(&known, key).filter(|folder| !folder.is_empty());
-                    found.data = filled("data-dir").or(found.data);
-                    found.snapshots = filled("etcd-snapshot-dir").or(found.snapshots);
-                }
-                Err(why) => problems.push(format!("{}: {why}", file.display())),
-            }
-        }
-        let mut usable = |key, path: Option<String>| {
+    fn read(trust: &Trust, program: &rancher::Program, problems: &mut Vec<String>) -> Self {
+        let trusted = Trusted { trust, problems: RefCell::default() };
+        let told = rancher::read(&trusted, program);
+        problems.append(&mut trusted.problems.into_inner());
+        problems.extend(told.problem.as_ref().map(ToString::to_string));
+        let folder = Path::new(program.config).parent().unwrap_or(Path::new("/")).display();
+        let mut usable = |key: &str, path: Option<&str>| {
             // The folder itself, and what lies below it, must be a path that can be asked for.
-            let path = path.filter(|path| !path.is_empty())?;
-            if is_plain(&path) && path.matches('/').count() > 1 {
-                return Some(path);
+            let path = path?;
+            if is_plain(path) && path.matches('/').count() > 1 {
+                return Some(path.to_owned());
             }
-            problems.push(format!("{key} {path:?} in {folder} is no plain absolute path below a folder"));
+            problems.push(format!("{key} {path:?} of {folder} is no plain absolute path below a folder"));
             None
         };
-        let data = usable("data-dir", found.data);
-        Self { data, snapshots: usable("etcd-snapshot-dir", found.snapshots) }
+        Self {
+            data: usable("data-dir", told.options.data_dir()),
+            snapshots: usable("etcd-snapshot-dir", told.options.snapshot_dir()),
+            config: told.config.filter(|path| path != Path::new(program.config)),
+            environment: told.environment,
+        }
+    }
+}
+
+/// Files that nobody but root can have written; others are as if they were not there, and told.
+struct Trusted<'a> {
+    trust: &'a Trust,
+    problems: RefCell<Vec<String>>,
+}
+
+impl Files for Trusted<'_> {
+    fn read(&self, path: &Path) -> std::io::Result<Option<Vec<u8>>> {
+        match self.trust.read(path, MAX_CONFIG) {
+            // What is no file at all, such as a unit that is masked, is its reader's to understand.
+            Err(e) if e.kind() == std::io::ErrorKind::InvalidInput => Err(e),
+            Err(e) => {
+                self.note(path, &e);
+                Ok(None)
+            }
+            Ok(text) => Ok(Some(text.into_bytes())),
+        }
+    }
+
+    fn list(&self, path: &Path) -> std::io::Result<Option<Vec<String>>> {
+        let listed = absent(list(self.trust, path));
+        listed.or_else(|e| {
+            self.note(path, &e);
+            Ok(None)
+        })
+    }
+}
+
+impl Trusted<'_> {
+    fn note(&self, path: &Path, error: &std::io::Error) {
+        let (mut problems, mut found) = (self.problems.borrow_mut(), Vec::new());
+        note(&mut found, &path.display().to_string(), error);
+        // A file may be looked at twice.
+        found.retain(|problem| !problems.contains(problem));
+        problems.append(&mut found);
     }
 }
 
@@ -306,18 +368,22 @@ fn agent_paths(trust: &Trust, problems: &mut Vec<String>) -> Vec<String> {
     paths
 }
 
+/// Names in a trusted folder, by name.
+fn list(trust: &Trust, folder: &Path) -> std::io::Result<Vec<String>> {
+    let real = trust.resolve(folder)?;
+    let below = real.strip_prefix("/").unwrap_or(&real).to_owned();
+    let entries = std::fs::read_dir(trust.root.join(below))?;
+    let mut names: Vec<String> = entries.flatten().filter_map(|e| e.file_name().into_string().ok()).collect();
+    names.sort();
+    Ok(names)
+}
+
 /// Files with this suffix in a trusted folder, ordered by name; none when the folder is not there.
 fn names(trust: &Trust, folder: &str, suffix: &str, problems: &mut Vec<String>) -> Vec<PathBuf> {
-    let listed = trust.resolve(Path::new(folder)).and_then(|real| {
-        let below = real.strip_prefix("/").unwrap_or(&real).to_owned();
-        std::fs::read_dir(trust.root.join(below))
-    });
-    match listed {
-        Ok(entries) => {
-            let names = entries.flatten().filter_map(|e| e.file_name().into_string().ok());
-            let mut names: Vec<String> = names.filter(|n| n.ends_with(suffix)).collect();
-            names.sort();
-            names.into_iter().map(|n| Path::new(folder).join(n)).collect()
+    match list(trust, Path::new(folder)) {
+        Ok(names) => {
+            let names = names.into_iter().filter(|n| n.ends_with(suffix));
+            names.map(|n| Path::new(folder).join(n)).collect()
         }
         Err(e) => {
             note(problems, folder, &e);

@@ -117,6 +117,42 @@ fn a_configured_data_folder_is_on_the_list() {
 }
 
 #[test]
+fn what_the_unit_says_counts_like_the_configuration() {
+    let root = Root::new();
+    root.write(
+        "/etc/systemd/system/k3s.service",
+        "[Service]\nEnvironmentFile=-/etc/systemd/system/k3s.service.env\nEnvironmentFile=/etc/*\n\
+         ExecStart=/usr/local/bin/k3s server --data-dir /data/k3s --config=/opt/k3s.yaml --token K10secret\n",
+        0o644,
+    );
+    root.write("/opt/k3s.yaml.d/x.yml", "etcd-snapshot-dir: /mnt/backup/etcd\n", 0o600);
+    let (list, problems) = root.load();
+    assert_eq!(problems, Vec::<String>::new());
+    assert!(allowed(&list, "/data/k3s/server/tls/etcd/client.key"));
+    assert!(list.find(Kind::Folder, "/mnt/backup/etcd").is_some());
+    for (document, path) in [
+        (Document::Rancher, "/opt/k3s.yaml"),
+        (Document::Rancher, "/opt/k3s.yaml.d/x.yml"),
+        (Document::Rancher, "/etc/rancher/k3s/config.yaml.d/x.yml"),
+        (Document::Unit, "/etc/systemd/system/k3s.service"),
+        (Document::Unit, "/usr/lib/systemd/system/rke2-server.service.d/override.conf"),
+        (Document::Environment, "/etc/systemd/system/k3s.service.env"),
+    ] {
+        assert!(list.find(Kind::Excerpt(document), path).is_some(), "{path}");
+        assert!(!allowed(&list, path), "{path}");
+    }
+    for path in ["/etc/shadow", "/etc/systemd/system/sshd.service", "/etc/default/other"] {
+        let found = |document| list.find(Kind::Excerpt(document), path).is_some();
+        assert!(![Document::Rancher, Document::Unit, Document::Environment].into_iter().any(found), "{path}");
+    }
+    // Others may write it: it says nothing, and that is told.
+    root.write("/etc/systemd/system/k3s.service.d/x.conf", "[Service]\nEnvironmentFile=/etc/shadow\n", 0o666);
+    let (list, problems) = root.load();
+    assert!(list.find(Kind::Excerpt(Document::Environment), "/etc/shadow").is_none());
+    assert!(problems.iter().any(|p| p.contains("x.conf")), "{problems:?}");
+}
+
+#[test]
 fn a_configured_folder_of_snapshots_may_be_listed_and_nothing_in_it_opened() {
     let root = Root::new();
     root.write("/etc/rancher/k3s/config.yaml", "etcd-snapshot-dir: /mnt/backup/etcd\n", 0o600);

@@ -16,24 +16,12 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use serde_json::{Value, json};
 
-use crate::sense::etcd::flags;
+use crate::sense::etcd::flags as etcd_flags;
+use crate::sense::rancher::{
+    DATASTORE, KUBELET_ARG, SERVER, assignments, flag_of, flags, mapping, scheme, service_lines, split, words,
+};
 use crate::sense::rancher_agent;
 
-/// Keys of RKE2 and K3s without a secret in them.
-const RANCHER_KEYS: [&str; 12] = [
-    "data-dir",
-    "disable-etcd",
-    "node-ip",
-    "cluster-init",
-    "etcd-snapshot-dir",
-    "etcd-s3",
-    "etcd-disable-snapshots",
-    "cluster-cidr",
-    "service-cidr",
-    "cluster-dns",
-    "cluster-domain",
-    "resolv-conf",
-];
 /// Keys of a kubelet's configuration that say how pods resolve names.
 const KUBELET_KEYS: [&str; 3] = ["clusterDNS", "clusterDomain", "resolvConf"];
 /// Keys and flags of etcd that say who the member means to be.
@@ -48,12 +36,6 @@ const ETCD_KEYS: [&str; 9] = [
     "election-timeout",
     "heartbeat-interval",
 ];
-/// Of this one only the scheme is kept: the rest is a connection string with a password.
-const DATASTORE: &str = "datastore-endpoint";
-/// Of this one everything but a user name and a password.
-const SERVER: &str = "server";
-/// Of this one only the argument that names the `resolv.conf` of pods.
-const KUBELET_ARG: &str = "kubelet-arg";
 
 /// Which document it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,79 +52,145 @@ pub enum Document {
     SystemAgent,
     /// Its connection file.
     RancherConnection,
-    /// An environment file of systemd, as lines and not as YAML.
+    /// A unit that starts RKE2 or K3s, or a drop-in of one.
+    Unit,
+    /// An environment file of their units or of rancher-system-agent's.
     Environment,
 }
 
 impl Document {
-    /// The bytes that are passed for `text`.
-    pub(super) fn passed(self, text: &str) -> Result<Vec<u8>, &'static str> {
-        if self == Document::Environment {
-            return Ok(rancher_agent::environment::excerpt(text).into_bytes());
-        }
-        serde_json::to_vec(&self.excerpt(text)?).map_err(|_| "not to be written again")
-    }
-
     /// What may be known of the text of a configuration file, in the form of the whole. The error never quotes the
     /// text.
-    pub fn excerpt(self, text: &str) -> Result<BTreeMap<String, Value>, &'static str> {
-        if text.trim().is_empty() {
-            return Ok(BTreeMap::new());
+    pub fn excerpt(self, text: &str) -> Result<String, &'static str> {
+        match self {
+            Document::Unit => return Ok(unit(text)),
+            Document::Environment => return Ok(environment(text)),
+            _ if text.trim().is_empty() => return Ok("{}".to_owned()),
+            _ => {}
         }
-        let all: Option<BTreeMap<String, Value>> =
-            serde_saphyr::from_str(text).map_err(|_| "not the YAML of a configuration")?;
-        let mut all = all.unwrap_or_default();
-        Ok(match self {
-            Document::Rancher => rancher(all),
+        let mut all = mapping(text).map_err(|_| "not the YAML of a configuration")?;
+        let kept = match self {
+            Document::EtcdPod => pod(&Value::Object(all.into_iter().collect())),
             Document::EtcdConfig => {
                 all.retain(|key, _| ETCD_KEYS.contains(&key.as_str()));
                 all
             }
-            Document::EtcdPod => pod(&Value::Object(all.into_iter().collect())),
             Document::Kubelet => {
                 all.retain(|key, _| KUBELET_KEYS.contains(&key.as_str()));
                 all
             }
             Document::SystemAgent => rancher_agent::config_excerpt(all),
             Document::RancherConnection => rancher_agent::connection_excerpt(&all),
-            // It is no mapping.
-            Document::Environment => BTreeMap::new(),
-        })
+            Document::Rancher | Document::Unit | Document::Environment => rancher(all),
+        };
+        serde_json::to_string(&kept).map_err(|_| "what may be known of it cannot be written")
     }
 }
 
 fn rancher(all: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
     // A key may end in `+`: its values are added to those of earlier files.
     let kept = all.into_iter().filter_map(|(key, value)| {
-        let known = key.strip_suffix('+').unwrap_or(&key);
-        if known == DATASTORE {
-            // Empty means unset; what has no scheme is a path of sqlite.
-            let kind = match first(&value) {
-                None => String::new(),
-                Some(text) if text.is_empty() => text,
-                Some(text) => scheme(&text).map_or_else(|| "sqlite".into(), |scheme| format!("{scheme}://")),
-            };
-            return Some((key, kind.into()));
-        }
-        if known == SERVER {
-            let text = first(&value).unwrap_or_default();
-            let (scheme, rest) = text.split_once("://").unwrap_or(("https", text.as_str()));
-            let host = rest.rsplit('@').next().unwrap_or_default();
-            return Some((
-                key,
-                format!("{}://{host}", if scheme == "http" { "http" } else { "https" }).into(),
-            ));
-        }
-        if known == KUBELET_ARG {
-            let all = value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]);
-            let is_it =
-                |v: &Value| v.as_str().is_some_and(|s| s.trim_start_matches('-').starts_with("resolv-conf="));
-            let kept: Vec<Value> = all.into_iter().filter(is_it).collect();
-            return (!kept.is_empty()).then(|| (key, kept.into()));
-        }
-        RANCHER_KEYS.contains(&known).then_some((key, value))
+        let flag = flag_of(key.strip_suffix('+').unwrap_or(&key))?;
+        Some((key, passed(flag, value)))
     });
     kept.collect()
+}
+
+/// What is passed of the value of a flag in a configuration.
+fn passed(flag: &str, value: Value) -> Value {
+    if !matches!(flag, DATASTORE | SERVER | KUBELET_ARG) {
+        return value;
+    }
+    let mut kept = words(&value).into_iter().filter_map(|word| Some(Value::from(kept_of(flag, &word)?)));
+    // What is left out still replaces what an earlier file gave.
+    if value.is_array() { kept.collect() } else { kept.next().unwrap_or_else(|| "".into()) }
+}
+
+/// What is kept of one value of a flag.
+fn kept_of(flag: &str, value: &str) -> Option<String> {
+    match flag {
+        // The rest is a connection string with a password. Empty means unset; what has no scheme is a path of sqlite.
+        DATASTORE if value.is_empty() => Some(String::new()),
+        DATASTORE => Some(scheme(value).map_or_else(|| "sqlite".into(), |scheme| format!("{scheme}://"))),
+        SERVER if value.is_empty() => Some(String::new()),
+        // Everything but a user name and a password.
+        SERVER => {
+            let (scheme, rest) = value.split_once("://").unwrap_or(("https", value));
+            let host = rest.rsplit('@').next().unwrap_or_default();
+            Some(format!("{}://{host}", if scheme == "http" { "http" } else { "https" }))
+        }
+        // Only the argument that names the `resolv.conf` of pods.
+        KUBELET_ARG => value.trim_start_matches('-').starts_with("resolv-conf=").then(|| value.to_owned()),
+        _ => Some(value.to_owned()),
+    }
+}
+
+/// The lines that say how the program is started, and of its flags those that may be known.
+fn unit(text: &str) -> String {
+    let mut kept = String::from("[Service]\n");
+    for (key, value) in service_lines(text) {
+        let words = split(&value);
+        let words: Vec<String> = match key.as_str() {
+            // A path with quotes or escapes is none that is read.
+            "EnvironmentFile" if value.contains(['\\', '"', '\'']) => continue,
+            "EnvironmentFile" => vec![value],
+            "Environment" => {
+                let pairs = words.iter().filter_map(|word| word.split_once('='));
+                let kept: Vec<String> =
+                    pairs.filter_map(|(name, value)| Some(quoted(&assignment(name, value)?))).collect();
+                // Without a value it would begin the list anew.
+                if kept.is_empty() && !words.is_empty() {
+                    continue;
+                }
+                kept
+            }
+            "ExecStart" => {
+                let command = words.iter().position(|word| word == "server" || word == "agent");
+                let (before, after) = words.split_at(command.map_or(words.len().min(1), |at| at + 1));
+                // A word that is a variable tells no more than that there is one.
+                let is_variable = |word: &&String| {
+                    word.strip_prefix('$')
+                        .is_some_and(|name| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'))
+                };
+                let variables = after.iter().filter(is_variable);
+                let flags = flags(after)
+                    .into_iter()
+                    .filter_map(|(key, value)| Some(quoted(&format!("--{key}={}", kept_of(key, &value)?))));
+                let before = [before.first(), before.last().filter(|_| before.len() > 1)];
+                let before = before.into_iter().flatten().map(|word| quoted(word));
+                before.chain(variables.cloned()).chain(flags).collect()
+            }
+            _ => continue,
+        };
+        kept.push_str(&format!("{key}={}\n", words.join(" ")));
+    }
+    kept
+}
+
+/// A word as [`split`] reads it back. A `$` that is kept stands for the same variable.
+fn quoted(word: &str) -> String {
+    let escaped = word.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    format!("\"{escaped}\"")
+}
+
+/// The proxies, every one in its line, and then the variables that stand in for flags.
+fn environment(text: &str) -> String {
+    let mut kept = rancher_agent::environment::excerpt(text);
+    for (name, value) in assignments(text) {
+        let assignment = assignment(&name, &value);
+        if let Some((name, value)) = assignment.as_deref().and_then(|kept| kept.split_once('=')) {
+            kept.push_str(&format!("{}{name}={}", if kept.is_empty() { "" } else { "\n" }, quoted(value)));
+        }
+    }
+    kept
+}
+
+/// What may be known of a variable that stands in for a flag.
+fn assignment(name: &str, value: &str) -> Option<String> {
+    if matches!(name, "K3S_CONFIG_FILE" | "RKE2_CONFIG_FILE") {
+        return Some(format!("{name}={value}"));
+    }
+    Some(format!("{name}={}", kept_of(flag_of(name)?, value)?))
 }
 
 /// The container `etcd` with the flags that may be known.
@@ -151,8 +199,9 @@ fn pod(all: &Value) -> BTreeMap<String, Value> {
     let kept: Vec<Value> = containers
         .filter(|container| container["name"] == "etcd")
         .map(|container| {
-            let words = [&container["command"], &container["args"]].into_iter().filter_map(Value::as_array);
-            let flags = flags(words.flatten().filter_map(Value::as_str)).into_iter();
+            let argument_lists =
+                [&container["command"], &container["args"]].into_iter().filter_map(Value::as_array);
+            let flags = etcd_flags(argument_lists.flatten().filter_map(Value::as_str)).into_iter();
             let known = flags.filter(|(key, _)| ETCD_KEYS.contains(key));
             let command: Vec<String> = known.map(|(key, value)| format!("--{key}={value}")).collect();
             json!({ "name": "etcd", "command": command })
@@ -161,33 +210,11 @@ fn pod(all: &Value) -> BTreeMap<String, Value> {
     BTreeMap::from([("spec".to_owned(), json!({ "containers": kept }))])
 }
 
-/// The single value of `key` in a configuration, as RKE2 and K3s take it: also under the key with a `+`, which appends
-/// to a list and sets a single value, and the first where a list is given.
-pub fn word(values: &BTreeMap<String, Value>, key: &str) -> Option<String> {
-    first(values.get(key).or_else(|| values.get(&format!("{key}+")))?)
-}
-
-fn first(value: &Value) -> Option<String> {
-    match value.as_array().map_or(Some(value), |list| list.first())? {
-        Value::String(text) => Some(text.clone()),
-        value @ (Value::Bool(_) | Value::Number(_)) => Some(value.to_string()),
-        _ => None,
-    }
-}
-
-/// The scheme of a datastore's endpoint; none where what stands before `://` is no scheme and may be a secret.
-pub fn scheme(endpoint: &str) -> Option<&str> {
-    let (scheme, _) = endpoint.split_once("://")?;
-    let is_scheme =
-        |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'));
-    (!scheme.is_empty() && is_scheme(scheme)).then_some(scheme)
-}
-
 /// The excerpt as a file that nobody can change.
-pub(super) fn to_file(excerpt: &[u8]) -> io::Result<OwnedFd> {
+pub(super) fn to_file(excerpt: &str) -> io::Result<OwnedFd> {
     let descriptor = memfd_create("outrider-excerpt", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     let mut file = File::from(descriptor);
-    file.write_all(excerpt)?;
+    file.write_all(excerpt.as_bytes())?;
     file.rewind()?;
     fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
     Ok(file.into())
@@ -199,15 +226,19 @@ mod tests {
 
     use super::*;
 
+    fn parsed(document: Document, text: &str) -> Result<BTreeMap<String, Value>, &'static str> {
+        Ok(serde_json::from_str(&document.excerpt(text)?).unwrap())
+    }
+
     fn excerpt(text: &str) -> Result<BTreeMap<String, Value>, &'static str> {
-        Document::Rancher.excerpt(text)
+        parsed(Document::Rancher, text)
     }
 
     #[test]
     fn of_etcd_passes_who_the_member_means_to_be() {
         let text = "name: n1-1a2b3c4d\nelection-timeout: 5000\nauth-token: s3cret\ninitial-cluster-token: s3cret\n\
                     client-transport-security:\n  key-file: /s3cret\nlisten-peer-urls: https://10.0.0.1:2380\n";
-        let kept = Document::EtcdConfig.excerpt(text).unwrap();
+        let kept = parsed(Document::EtcdConfig, text).unwrap();
         let keys: Vec<&String> = kept.keys().collect();
         assert_eq!(keys, ["election-timeout", "listen-peer-urls", "name"]);
         assert_eq!((&kept["name"], &kept["election-timeout"]), (&json!("n1-1a2b3c4d"), &json!(5000)));
@@ -220,7 +251,7 @@ mod tests {
                     - name: etcd\n    env: [{name: X, value: s3cret}]\n    command: [etcd, --name, cp1, --auth-token=s3cret,\n\
                     --peer-key-file=/s3cret, s3cret, --data-dir]\n    args: [--election-timeout=2000]\n";
         let text = text.replace("\n- name", "\n  - name").replace("\n--peer", "\n     --peer");
-        let kept = Document::EtcdPod.excerpt(&text).unwrap();
+        let kept = parsed(Document::EtcdPod, &text).unwrap();
         let expected =
             json!({"containers": [{"name": "etcd", "command": ["--name=cp1", "--election-timeout=2000"]}]});
         assert_eq!(kept, BTreeMap::from([("spec".to_owned(), expected)]));
@@ -234,9 +265,8 @@ mod tests {
         let text = "token: K10abc::server:s3cret\ndata-dir: /data\nnode-ip: [10.0.0.1]\nagent-token: s3cret\n\
                     datastore-endpoint: postgres://rancher:s3cret@db:5432/k3s\nnode-ip+: [10.0.0.2]\n";
         let mut out = String::new();
-        File::from(to_file(&Document::Rancher.passed(text).unwrap()).unwrap())
-            .read_to_string(&mut out)
-            .unwrap();
+        let kept = Document::Rancher.excerpt(text).unwrap();
+        File::from(to_file(&kept).unwrap()).read_to_string(&mut out).unwrap();
         assert!(!out.contains("s3cret") && !out.contains("K10"), "{out}");
         let expected = r#"{"data-dir":"/data","datastore-endpoint":"postgres://","node-ip":["10.0.0.1"],"node-ip+":["10.0.0.2"]}"#;
         assert_eq!(out, expected);
@@ -246,7 +276,7 @@ mod tests {
     fn of_a_server_its_address_and_of_arguments_one() {
         let text = "server: https://u:s3cret@r.example:9345\nkubelet-arg: [max-pods=9, resolv-conf=/x, token=s3cret]\n\
                     cluster-dns: 10.9.0.10\nagent-token: s3cret\n";
-        let kept = String::from_utf8(Document::Rancher.passed(text).unwrap()).unwrap();
+        let kept = Document::Rancher.excerpt(text).unwrap();
         let expected = r#"{"cluster-dns":"10.9.0.10","kubelet-arg":["resolv-conf=/x"],"server":"https://r.example:9345"}"#;
         assert_eq!(kept, expected);
     }
@@ -256,17 +286,16 @@ mod tests {
         let kubeconfig = "clusters:\n- cluster:\n    server: https://r.example\n    certificate-authority-data: QUJD\n  name: agent\n\
                           users:\n- user:\n    token: s3cret\n  name: agent\n";
         let text = json!({"kubeConfig": kubeconfig, "namespace": "fleet-default", "secretName": "m-plan", "token": "s3cret"});
-        let passed = Document::RancherConnection.passed(&text.to_string()).unwrap();
-        let passed = String::from_utf8(passed).unwrap();
+        let passed = Document::RancherConnection.excerpt(&text.to_string()).unwrap();
         assert!(
             !passed.contains("s3cret") && passed.contains("r.example") && passed.contains("QUJD"),
             "{passed}"
         );
         let config = "workDirectory: /x\nremoteEnabled: true\nsecret: s3cret\n";
-        let passed = String::from_utf8(Document::SystemAgent.passed(config).unwrap()).unwrap();
+        let passed = Document::SystemAgent.excerpt(config).unwrap();
         assert_eq!(passed, r#"{"remoteEnabled":true}"#);
         let environment = "CATTLE_TOKEN=s3cret\nHTTPS_PROXY=http://u:s3cret@p:1\n";
-        let passed = String::from_utf8(Document::Environment.passed(environment).unwrap()).unwrap();
+        let passed = Document::Environment.excerpt(environment).unwrap();
         assert_eq!(passed, "\nHTTPS_PROXY='http://***@p:1'");
     }
 
@@ -275,14 +304,56 @@ mod tests {
         let kind = |text: &str| excerpt(text).unwrap()[DATASTORE].clone();
         assert_eq!(kind("datastore-endpoint: ''"), "");
         assert_eq!(kind("datastore-endpoint: /var/db"), "sqlite");
-        assert_eq!(kind("datastore-endpoint: [a, b]"), "sqlite");
-        assert_eq!(kind("datastore-endpoint: [postgres://u:s3cret@db/k3s]"), "postgres://");
+        assert_eq!(kind("datastore-endpoint: [a, b]"), json!(["sqlite", "sqlite"]));
+        assert_eq!(kind("datastore-endpoint: [postgres://u:s3cret@db/k3s]"), json!(["postgres://"]));
         assert_eq!(kind("datastore-endpoint: u:s3cret@db://x"), "sqlite");
         // Nothing is unset, and never a datastore.
         assert_eq!(kind("datastore-endpoint:"), "");
-        assert_eq!(kind("datastore-endpoint: []"), "");
+        assert_eq!(kind("datastore-endpoint: []"), json!([]));
         let appended = excerpt("datastore-endpoint+: mysql://u:s3cret@db").unwrap();
         assert_eq!(appended["datastore-endpoint+"], "mysql://");
+    }
+
+    #[test]
+    fn of_a_unit_passes_how_it_is_started_without_secrets() {
+        let text = "[Unit]\nDescription=s3cret\n[Service]\nEnvironmentFile=-/etc/systemd/system/k3s.service.env\n\
+                    Environment=K3S_TOKEN=s3cret \"K3S_DATASTORE_ENDPOINT=mysql://u:s3cret@db\" K3S_DATA_DIR=/d\n\
+                    ExecStartPre=/bin/echo s3cret\nExecStart=\nExecStart=/usr/local/bin/k3s \\\n  server \\\n\
+                    \t'--token' \\\n\t's3cret' '--cluster-init' --data-dir \"/a b\" $K3S_MORE \\\n\
+                    --datastore-endpoint=postgres://u:s3cret@db/k3s --node-label=s3cret=1\n";
+        let kept = Document::Unit.excerpt(text).unwrap();
+        assert!(!kept.contains("s3cret"), "{kept}");
+        let lines = service_lines(&kept);
+        let of =
+            |key: &str| lines.iter().filter(|(k, _)| k == key).map(|(_, v)| split(v)).collect::<Vec<_>>();
+        assert_eq!(of("Environment"), [vec!["K3S_DATASTORE_ENDPOINT=mysql://", "K3S_DATA_DIR=/d"]]);
+        let command = "/usr/local/bin/k3s server $K3S_MORE --cluster-init=true";
+        let mut words: Vec<&str> = command.split(' ').collect();
+        words.extend(["--data-dir=/a b", "--datastore-endpoint=postgres://"]);
+        assert_eq!(of("ExecStart"), [Vec::<&str>::new(), words]);
+        assert_eq!(Document::Unit.excerpt(&kept).unwrap(), kept, "what was left out once stays out");
+    }
+
+    #[test]
+    fn of_an_environment_pass_the_variables_of_flags_that_may_be_known() {
+        let text = "# s3cret\nK3S_TOKEN='s3cret'\nK3S_CONFIG_FILE=/etc/k3s.yaml\nAWS_SECRET_ACCESS_KEY=s3cret\n\
+                    RKE2_DATASTORE_ENDPOINT=\"postgres://u:s3cret@db\"\nK3S_DATA_DIR='/a b'\nPATH=/s3cret\n";
+        let kept = Document::Environment.excerpt(text).unwrap();
+        let expected = [
+            ("K3S_CONFIG_FILE", "/etc/k3s.yaml"),
+            ("RKE2_DATASTORE_ENDPOINT", "postgres://"),
+            ("K3S_DATA_DIR", "/a b"),
+        ];
+        assert_eq!(assignments(&kept), expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+
+    #[test]
+    fn of_an_environment_pass_the_proxies_in_their_lines_and_the_flags_behind_them() {
+        let text =
+            "K3S_TOKEN=s3cret\nK3S_URL=https://u:s3cret@r.example:6443\nHTTPS_PROXY=http://u:s3cret@p:1\n";
+        let kept = Document::Environment.excerpt(text).unwrap();
+        assert_eq!(kept, "\n\nHTTPS_PROXY='http://***@p:1'\nK3S_URL=\"https://r.example:6443\"");
+        assert_eq!(Document::Environment.excerpt(&kept).unwrap(), kept);
     }
 
     #[test]
@@ -295,7 +366,7 @@ mod tests {
 
     #[test]
     fn the_file_is_sealed() {
-        let mut file = File::from(to_file(b"{}").unwrap());
+        let mut file = File::from(to_file("{}").unwrap());
         assert!(file.write_all(b"x").is_err());
         assert!(file.set_len(0).is_err());
     }

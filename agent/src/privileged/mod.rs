@@ -22,7 +22,7 @@ use crate::sense::OpenFile;
 
 pub use allow::AllowList;
 pub use client::{DirectOpener, HelperOpener};
-pub use excerpt::{Document, scheme, word};
+pub use excerpt::Document;
 pub use serve::{Helper, Limits, ServeError, serve};
 pub use wire::{Refusal, Reply, Request};
 

@@ -185,7 +185,7 @@ enum Answer {
 }
 
 /// Kinds of entries that answer to "open".
-const OPENED: [Kind; 8] = [
+const OPENED: [Kind; 9] = [
     Kind::File,
     Kind::Excerpt(Document::Rancher),
     Kind::Excerpt(Document::EtcdConfig),
@@ -193,6 +193,7 @@ const OPENED: [Kind; 8] = [
     Kind::Excerpt(Document::Kubelet),
     Kind::Excerpt(Document::SystemAgent),
     Kind::Excerpt(Document::RancherConnection),
+    Kind::Excerpt(Document::Unit),
     Kind::Excerpt(Document::Environment),
 ];
 
@@ -221,7 +222,9 @@ impl Helper {
             Kind::Excerpt(document) => {
                 let text = match document {
                     // It may be a link to where a person keeps it, so every folder on the way must be root's.
-                    Document::Rancher => trust.read(Path::new(path), MAX_CONFIG),
+                    Document::Rancher | Document::Unit | Document::Environment => {
+                        trust.read(Path::new(path), MAX_CONFIG)
+                    }
                     // Its folder may belong to etcd's own user: no link is followed.
                     _ => trust
                         .resolve(base)
@@ -229,7 +232,7 @@ impl Helper {
                         .and_then(|f| file::text(file::read_bounded(f, MAX_CONFIG)?)),
                 };
                 text.and_then(|text| {
-                    let known = document.passed(&text).map_err(io::Error::other)?;
+                    let known = document.excerpt(&text).map_err(io::Error::other)?;
                     excerpt::to_file(&known).map(Answer::File)
                 })
             }

@@ -1,8 +1,8 @@
 //! What this node is told of its cluster's network: the server it joined, the networks of pods and services, the cluster
 //! DNS, and the `resolv.conf` that pods are given.
 //!
-//! What the running kubelet was told counts first (its command line, its configuration), then the configuration of RKE2
-//! or K3s, then their defaults (k3s-io/k3s: pkg/cli/cmds/server.go: 10.42.0.0/16, 10.43.0.0/16, 10.43.0.10).
+//! What the running kubelet was told counts first (its command line, its configuration), then what RKE2 or K3s was told
+//! (`rancher`), then their defaults (k3s-io/k3s: pkg/cli/cmds/server.go: 10.42.0.0/16, 10.43.0.0/16, 10.43.0.10).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,13 +11,15 @@ use std::path::{Path, PathBuf};
 use outrider_protocol::Distribution;
 use serde_json::Value;
 
+use super::rancher::{self, K3S, Opened, Options, RKE2};
 use super::{SenseContext, file, process};
-use crate::privileged::word;
 
 /// Largest configuration file.
 const MAX_CONFIG: u64 = 256 * 1024;
 /// Most files of one drop-in folder.
 const MAX_FILES: usize = 32;
+/// Most networks of one kind.
+const MAX_NETWORKS: usize = 4;
 
 /// A value and whether something on this node says it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,18 +53,20 @@ pub(crate) struct Cluster {
 
 /// Reads it. Blocking.
 pub(crate) fn read(cx: &SenseContext) -> Cluster {
-    let known = [
-        (Distribution::Rke2, "/etc/rancher/rke2", "/var/lib/rancher/rke2"),
-        (Distribution::K3s, "/etc/rancher/k3s", "/var/lib/rancher/k3s"),
-    ];
     let kubelet = process::find(cx, &["kubelet", "k3s-server", "k3s-agent"]);
     let runs = kubelet.value().is_some();
-    for (distribution, config, data) in known {
-        let values = merged(cx, config);
-        let data = word(&values, "data-dir").filter(|d| !d.is_empty()).unwrap_or_else(|| data.to_owned());
+    for program in [&RKE2, &K3S] {
+        let told = rancher::read(&Opened(&*cx.opener), program);
+        let data = told.data_dir(program);
         let is_here = ["agent", "server"].iter().any(|part| cx.path(&data).join(part).exists());
-        if is_here || !values.is_empty() {
-            return rancher(cx, distribution, &values, data.into(), kubelet.value().map(|p| p.pid));
+        if is_here || !told.options.is_empty() {
+            return of_rancher(
+                cx,
+                program.distribution.clone(),
+                &told.options,
+                data,
+                kubelet.value().map(|p| p.pid),
+            );
         }
     }
     let is_rke1 = cx.path("/etc/kubernetes/ssl").exists();
@@ -87,38 +91,35 @@ pub(crate) fn read(cx: &SenseContext) -> Cluster {
     cluster
 }
 
-fn rancher(
+fn of_rancher(
     cx: &SenseContext,
     distribution: Distribution,
-    values: &BTreeMap<String, Value>,
+    options: &Options,
     data: PathBuf,
     pid: Option<i32>,
 ) -> Cluster {
-    let filled = |key: &str| word(values, key).filter(|text| !text.is_empty());
     // Only servers have these settings; an agent is told by its server, and what stands here is a guess then.
     let is_server = cx.path(&data).join("server").exists();
-    let told = |key: &str, default: &str| -> Vec<Told> {
-        match words(values, key) {
-            found if found.is_empty() => vec![Told { value: default.to_owned(), assumed: !is_server }],
-            found => found.into_iter().map(|value| Told { value, assumed: false }).collect(),
-        }
+    let told = |value: &str| Told { value: value.to_owned(), assumed: false };
+    let networks = |given: &mut dyn Iterator<Item = &str>, default: &str| -> Vec<Told> {
+        let given: Vec<Told> = given.take(MAX_NETWORKS).map(told).collect();
+        let default = || vec![Told { value: default.to_owned(), assumed: !is_server }];
+        if given.is_empty() { default() } else { given }
     };
-    let services = told("service-cidr", "10.43.0.0/16");
-    let dns = match words(values, "cluster-dns").into_iter().next() {
-        Some(value) => Some(Told { value, assumed: false }),
-        None => services
-            .first()
-            .and_then(|network| Some(Told { value: tenth(&network.value)?, assumed: network.assumed })),
+    let services = networks(&mut options.service_networks(), "10.43.0.0/16");
+    let first = || {
+        let network = services.first()?;
+        Some(Told { value: tenth(&network.value)?, assumed: network.assumed })
     };
     let mut cluster = Cluster {
         distribution: Some(distribution),
         runs: pid.is_some(),
-        server: filled("server"),
-        dns,
-        pods: told("cluster-cidr", "10.42.0.0/16"),
+        server: options.server().map(str::to_owned),
+        dns: options.cluster_dns().next().map(told).or_else(first),
+        pods: networks(&mut options.pod_networks(), "10.42.0.0/16"),
         services,
-        domain: filled("cluster-domain").unwrap_or_else(|| "cluster.local".to_owned()),
-        resolv_conf: filled("resolv-conf").or_else(|| kubelet_argument(values, "resolv-conf")),
+        domain: options.cluster_domain().unwrap_or("cluster.local").to_owned(),
+        resolv_conf: options.resolv_conf().map(str::to_owned),
         data,
     };
     let folder = cluster.data.join("agent/etc/kubelet.conf.d");
@@ -143,21 +144,6 @@ fn tenth(network: &str) -> Option<String> {
     })
 }
 
-/// `config.yaml` and then its drop-ins by name, later values winning; what cannot be read is not there.
-fn merged(cx: &SenseContext, folder: &str) -> BTreeMap<String, Value> {
-    let main = Path::new(folder).join("config.yaml");
-    let drop_ins = main.with_extension("yaml.d");
-    let mut names = cx.opener.list(&drop_ins).unwrap_or_default();
-    names.retain(|name| name.ends_with(".yaml"));
-    names.sort();
-    let files = std::iter::once(main).chain(names.iter().take(MAX_FILES).map(|name| drop_ins.join(name)));
-    let mut all = BTreeMap::new();
-    for file in files {
-        all.extend(yaml(cx, &file).unwrap_or_default());
-    }
-    all
-}
-
 fn yaml(cx: &SenseContext, path: &Path) -> Option<BTreeMap<String, Value>> {
     let bytes = file::read_bounded(cx.opener.open(path).ok()?, MAX_CONFIG).ok()?;
     let text = String::from_utf8(bytes).ok()?;
@@ -166,23 +152,14 @@ fn yaml(cx: &SenseContext, path: &Path) -> Option<BTreeMap<String, Value>> {
 
 /// Values of a key that may be one, several with commas, or a list.
 fn words(values: &BTreeMap<String, Value>, key: &str) -> Vec<String> {
-    let Some(value) = values.get(key).or_else(|| values.get(&format!("{key}+"))) else { return Vec::new() };
+    let Some(value) = values.get(key) else { return Vec::new() };
     let texts: Vec<&str> = match value {
         Value::String(text) => vec![text],
         Value::Array(all) => all.iter().filter_map(Value::as_str).collect(),
         _ => Vec::new(),
     };
     let words = texts.iter().flat_map(|t| t.split(',')).map(str::trim).filter(|w| !w.is_empty());
-    words.map(str::to_owned).take(4).collect()
-}
-
-/// `NAME` of `kubelet-arg: ["NAME=value"]`.
-fn kubelet_argument(values: &BTreeMap<String, Value>, name: &str) -> Option<String> {
-    let found = words(values, "kubelet-arg").into_iter().find_map(|argument| {
-        let (key, value) = argument.trim_start_matches('-').split_once('=')?;
-        (key == name).then(|| value.to_owned())
-    });
-    found.filter(|value| !value.is_empty())
+    words.map(str::to_owned).take(MAX_NETWORKS).collect()
 }
 
 /// What a KubeletConfiguration says.
@@ -197,7 +174,7 @@ fn take_kubelet(cluster: &mut Cluster, config: Option<&BTreeMap<String, Value>>)
     cluster.resolv_conf = text("resolvConf").or(cluster.resolv_conf.take());
 }
 
-/// What the command line of the running kubelet says; of K3s it is K3s' own, with the same names.
+/// What the command line of the running kubelet says; that of K3s says nothing, because K3s overwrites it.
 fn take_flags(cx: &SenseContext, cluster: &mut Cluster, pid: i32) {
     let path = cx.path(format!("/proc/{pid}/cmdline"));
     let Ok(line) = file::read_text(&path, file::SMALL) else { return };
@@ -219,7 +196,6 @@ fn take_flags(cx: &SenseContext, cluster: &mut Cluster, pid: i32) {
     }
     cluster.domain = flag("cluster-domain").unwrap_or(std::mem::take(&mut cluster.domain));
     cluster.resolv_conf = flag("resolv-conf").or(cluster.resolv_conf.take());
-    cluster.server = cluster.server.take().or_else(|| flag("server"));
 }
 
 #[cfg(test)]
@@ -272,6 +248,21 @@ mod tests {
         assert_eq!(cluster.dns, Some(Told { value: "10.99.0.10".into(), assumed: false }));
         assert_eq!(cluster.domain, "corp.local");
         assert_eq!(cluster.resolv_conf.as_deref(), Some("/run/systemd/resolve/resolv.conf"));
+    }
+
+    #[test]
+    fn the_unit_and_its_environment_tell_as_much_as_the_configuration() {
+        let machine = Machine::new();
+        machine.write(
+            "/etc/systemd/system/k3s-agent.service",
+            "[Service]\nEnvironmentFile=-/etc/systemd/system/k3s-agent.service.env\n\
+             ExecStart=/usr/local/bin/k3s \\\n    agent \\\n\t'--kubelet-arg' \\\n\t'resolv-conf=/etc/k8s-resolv.conf' \\\n",
+        );
+        machine.write("/etc/systemd/system/k3s-agent.service.env", "K3S_URL='https://10.0.0.1:6443'\n");
+        let cluster = read(&machine.cx());
+        assert_eq!(cluster.distribution, Some(Distribution::K3s));
+        assert_eq!(cluster.server.as_deref(), Some("https://10.0.0.1:6443"));
+        assert_eq!(cluster.resolv_conf.as_deref(), Some("/etc/k8s-resolv.conf"));
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub mod load_balancer;
 #[cfg(test)]
 pub(crate) mod prepared;
 mod process;
+pub mod rancher;
 pub mod rancher_agent;
 mod systemd;
 

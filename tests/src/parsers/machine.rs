@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use outrider_agent::privileged::{DirectOpener, Document, Reply, Request, scheme};
-use outrider_agent::sense::etcd::{MemberConfig, RancherConfig};
+use outrider_agent::privileged::{DirectOpener, Document, Reply, Request};
+use outrider_agent::sense::etcd::MemberConfig;
+use outrider_agent::sense::rancher::{Options, scheme};
 use outrider_agent::sense::{self, SenseContext};
 use outrider_protocol::{CloudInitFacts, CloudInitStatus, Fact, HostFacts, Timestamp};
 use tempfile::TempDir;
@@ -27,30 +28,42 @@ pub fn helper_request(bytes: &[u8]) {
 /// of its endpoint than the scheme.
 pub fn server_config(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    let mut whole = RancherConfig::default();
+    let mut whole = Options::default();
     let read = whole.merge(text.as_bytes());
     let Ok(excerpt) = Document::Rancher.excerpt(&text) else {
         assert!(read.is_err(), "the excerpt of a readable file: {text:?}");
         return;
     };
     assert_eq!(read, Ok(()), "{text:?}");
-    let passed = serde_json::to_vec(&excerpt).unwrap_or_default();
-    let mut told = RancherConfig::default();
-    assert_eq!(told.merge(&passed), Ok(()), "{}", String::from_utf8_lossy(&passed));
-    let kind = |config: &RancherConfig| {
-        let endpoint = config.datastore_endpoint.as_deref();
+    let mut told = Options::default();
+    assert_eq!(told.merge(excerpt.as_bytes()), Ok(()), "{excerpt}");
+    let kind = |options: &Options| {
+        let endpoint = options.datastore_endpoint();
         endpoint.map(|endpoint| scheme(endpoint).unwrap_or("sqlite").to_owned())
     };
-    assert_eq!(kind(&told), kind(&whole));
-    let endpoint = told.datastore_endpoint.take().unwrap_or_default();
-    whole.datastore_endpoint = None;
-    assert_eq!(told, whole);
+    assert_eq!(kind(&told), kind(&whole), "{text:?}");
+    let endpoint = told.datastore_endpoint().unwrap_or_default().to_owned();
     assert!(
         endpoint.is_empty()
             || endpoint == "sqlite"
             || scheme(&endpoint).map(str::len) == Some(endpoint.len() - 3),
         "{endpoint}"
     );
+    // An empty list unsets it: the rest is the same.
+    for options in [&mut told, &mut whole] {
+        assert_eq!(options.merge(b"datastore-endpoint: []"), Ok(()));
+    }
+    assert_eq!(told, whole, "{text:?}");
+}
+
+/// A unit that starts RKE2 or K3s, and a file of its environment: what was left out once stays out, and the rest is what
+/// it was.
+pub fn launch(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    for document in [Document::Unit, Document::Environment] {
+        let once = document.excerpt(&text).unwrap_or_default();
+        assert_eq!(document.excerpt(&once).as_deref(), Ok(once.as_str()), "{text:?}");
+    }
 }
 
 /// etcd's configuration file and its static pod: the root helper's excerpt says of the member what the whole says.
@@ -62,11 +75,10 @@ pub fn etcd_config(bytes: &[u8]) {
         (Document::EtcdPod, MemberConfig::of_pod as Read),
     ] {
         let Ok(excerpt) = document.excerpt(&text) else { continue };
-        let passed = serde_json::to_string(&excerpt).unwrap_or_default();
         // Nothing at all is an error where the whole is read and an empty document where the excerpt is.
         if let Ok(whole) = read(&text) {
-            let told = read(&passed).map(|config| config.expected());
-            assert_eq!(told, Ok(whole.expected()), "{passed}");
+            let told = read(&excerpt).map(|config| config.expected());
+            assert_eq!(told, Ok(whole.expected()), "{excerpt}");
         }
     }
 }

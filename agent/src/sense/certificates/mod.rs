@@ -67,6 +67,7 @@ pub async fn read(cx: &SenseContext, limit: Duration, memory: &mut Memory) -> Fa
     };
     let files: Vec<CertificateFile> = reads.into_iter().map(|read| read.file).collect();
     let addresses = node.asked_addresses();
+    let names = [node.names.as_slice(), &node.wanted_names].concat();
     // One after the other: they are on this machine and quick, and five handshakes at once take five times the memory.
     let authorities_known = fingerprints(&files);
     let mut served = Vec::new();
@@ -75,7 +76,7 @@ pub async fn read(cx: &SenseContext, limit: Duration, memory: &mut Memory) -> Fa
             served.push(shown.served.clone());
             continue;
         }
-        let mut shown = served::look(cx, port, &addresses, &authorities, &node.names, deadline).await;
+        let mut shown = served::look(cx, port, &addresses, &authorities, &names, deadline).await;
         leave_out_authorities(&mut shown.chain, &authorities_known);
         if port.logs_handshakes {
             let on_disk = on_disk(&shown.file, &files);
@@ -91,7 +92,7 @@ pub async fn read(cx: &SenseContext, limit: Duration, memory: &mut Memory) -> Fa
         server: node.server,
         version: node.version,
         node_names: node.names,
-        wanted_names: Vec::new(),
+        wanted_names: node.wanted_names,
         files,
         files_left_out: node.left_out,
         served,

@@ -8,6 +8,7 @@ use outrider_protocol::{CertificateUse, Distribution, Fact};
 
 use super::{kubernetes, rancher};
 use crate::net::Failure;
+use crate::sense::rancher::{K3S, RKE2};
 use crate::sense::{OpenFile, SenseContext};
 
 /// Most files that are read.
@@ -67,6 +68,8 @@ pub(super) struct Node {
     pub(super) version: Fact<String>,
     /// Host name and addresses.
     pub(super) names: Vec<String>,
+    /// Names that its serving certificates were to have besides.
+    pub(super) wanted_names: Vec<String>,
     /// A configured address of this node, where one is known.
     pub(super) node_ip: Option<IpAddr>,
     pub(super) files: Vec<Wanted>,
@@ -123,6 +126,7 @@ impl Node {
             server: false,
             version,
             names: Vec::new(),
+            wanted_names: Vec::new(),
             node_ip: None,
             files: Vec::new(),
             left_out: 0,
@@ -218,8 +222,8 @@ pub(super) fn search(cx: &SenseContext) -> Search {
     let disk = Disk(&*cx.opener);
     let mut failed = None;
     let steps: [&dyn Fn() -> Result<Option<Node>, Unread>; 4] = [
-        &|| rancher::find(cx, &disk, &rancher::RKE2),
-        &|| rancher::find(cx, &disk, &rancher::K3S),
+        &|| rancher::find(cx, &disk, &RKE2),
+        &|| rancher::find(cx, &disk, &K3S),
         &|| kubernetes::rke1(cx, &disk),
         &|| kubernetes::kubeadm(cx, &disk),
     ];

@@ -3,49 +3,29 @@
 //! The lists are upstream's (k3s-io/k3s, `pkg/util/services/services.go` and `pkg/daemons/control/deps/deps.go`; RKE2
 //! uses the same code). The folders are listed all the same, for names change with versions.
 
-use std::collections::BTreeMap;
-use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use outrider_protocol::{CertificateUse as Use, Distribution, Fact};
-use serde_json::Value;
 
 use super::node::{Disk, Node, Port, Unread};
-use crate::sense::{SenseContext, file};
+use crate::sense::SenseContext;
+use crate::sense::rancher::{self, Opened, Program};
 
-/// One of the two.
-pub(super) struct Program {
-    distribution: Distribution,
-    data_dir: &'static str,
-    config: &'static str,
-    /// Port of the supervisor; K3s serves the API on it too.
-    supervisor: u16,
-    /// The API server has a port and a certificate of its own.
-    own_apiserver: bool,
+/// Most names of `tls-san` that are kept, and the longest.
+const MAX_WANTED: usize = 16;
+const MAX_NAME: usize = 253;
+
+/// The supervisor's port; K3s serves the API on it too, and RKE2 has another for it, with a certificate of its own.
+fn supervisor(program: &Program) -> u16 {
+    if program.distribution == Distribution::Rke2 { 9345 } else { 6443 }
 }
-
-/// RKE2.
-pub(super) const RKE2: Program = Program {
-    distribution: Distribution::Rke2,
-    data_dir: "/var/lib/rancher/rke2",
-    config: "/etc/rancher/rke2/config.yaml",
-    supervisor: 9345,
-    own_apiserver: true,
-};
-
-/// K3s.
-pub(super) const K3S: Program = Program {
-    distribution: Distribution::K3s,
-    data_dir: "/var/lib/rancher/k3s",
-    config: "/etc/rancher/k3s/config.yaml",
-    supervisor: 6443,
-    own_apiserver: false,
-};
 
 /// The node this program runs, if its certificates lie here.
 pub(super) fn find(cx: &SenseContext, disk: &Disk<'_>, program: &Program) -> Result<Option<Node>, Unread> {
-    let config = read_config(cx, disk, Path::new(program.config));
-    let data = PathBuf::from(config.data_dir.as_deref().unwrap_or(program.data_dir));
+    // What of it cannot be read or understood is the `etcd` check's to tell: here the defaults stay in force.
+    let told = rancher::read(&Opened(disk.0), program);
+    let data = told.data_dir(program);
+    let own_apiserver = program.distribution == Distribution::Rke2;
     let (tls, agent) = (data.join("server/tls"), data.join("agent"));
     let (server_names, agent_names) = (disk.must_list(&tls)?, disk.list(&agent));
     let has = |names: &Option<Vec<String>>| names.iter().flatten().any(|name| name.ends_with(".crt"));
@@ -66,7 +46,9 @@ pub(super) fn find(cx: &SenseContext, disk: &Disk<'_>, program: &Program) -> Res
     let found_by = if server { &tls } else { &agent };
     let mut node = Node::new(program.distribution.clone(), found_by, version(cx, disk, program, &data));
     node.server = server;
-    node.node_ip = config.node_ip;
+    node.node_ip = told.options.node_ips().first().copied();
+    let wanted = told.options.wanted_names().into_iter().filter(|name| name.len() <= MAX_NAME);
+    node.wanted_names = wanted.take(MAX_WANTED).map(str::to_owned).collect();
 
     if server {
         node.add(disk, &tls, Use::Server, |name| in_server(name, Use::Server));
@@ -87,7 +69,7 @@ pub(super) fn find(cx: &SenseContext, disk: &Disk<'_>, program: &Program) -> Res
         let server_ca = tls.join("server-ca.crt");
         node.expect(server_ca.clone(), Use::Authority);
         node.expect(tls.join("client-ca.crt"), Use::Authority);
-        if program.own_apiserver && runs("kube-apiserver.yaml") {
+        if own_apiserver && runs("kube-apiserver.yaml") {
             node.expect(tls.join("serving-kube-apiserver.crt"), Use::Server);
         }
         if runs("etcd.yaml") {
@@ -98,12 +80,12 @@ pub(super) fn find(cx: &SenseContext, disk: &Disk<'_>, program: &Program) -> Res
                 node.expect(etcd.join(certificate), Use::Server);
             }
         }
-        if program.own_apiserver && runs_apiserver(disk, &agent) {
+        if own_apiserver && runs_apiserver(disk, &agent) {
             let file = Some(tls.join("serving-kube-apiserver.crt"));
             node.ports.push(Port::new("kube-apiserver", 6443, file, Some(server_ca.clone())));
         }
         // In memory, in a Secret and in dynamic-cert.json, which holds the key as well.
-        node.ports.push(Port::new("supervisor", program.supervisor, None, Some(server_ca)));
+        node.ports.push(Port::new("supervisor", supervisor(program), None, Some(server_ca)));
     }
     let names = node.add(disk, &agent, Use::Agent, |name| match name {
         "client-ca.crt" | "server-ca.crt" => Some(Use::Authority),
@@ -170,50 +152,6 @@ fn version_of(name: &str) -> Option<String> {
     plain.then(|| parts[..=release].join("-"))
 }
 
-/// What we read of the merged configuration; of its excerpt, where the root helper passes that.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Config {
-    data_dir: Option<String>,
-    node_ip: Option<IpAddr>,
-}
-
-/// `config.yaml` and then `config.yaml.d/*.yaml` by name, later values winning. What cannot be read or understood is
-/// the `etcd` check's to tell: here it only leaves the defaults in force.
-fn read_config(cx: &SenseContext, disk: &Disk<'_>, path: &Path) -> Config {
-    let folder = path.with_extension("yaml.d");
-    let mut files = vec![path.to_owned()];
-    let mut names = disk.list(&folder).ok().flatten().unwrap_or_default();
-    names.retain(|name| name.ends_with(".yaml") || name.ends_with(".yml"));
-    names.sort();
-    files.extend(names.iter().map(|name| folder.join(name)));
-    let mut config = Config::default();
-    for path in files {
-        let read = cx.opener.open(&path).and_then(|open| file::read_bounded(open, file::SMALL));
-        if let Ok(bytes) = read {
-            config.merge(&bytes);
-        }
-    }
-    config
-}
-
-impl Config {
-    fn merge(&mut self, bytes: &[u8]) {
-        let Ok(text) = std::str::from_utf8(bytes) else { return };
-        let Ok(values) = serde_saphyr::from_str::<BTreeMap<String, Value>>(text) else { return };
-        let word = |key: &str| {
-            let value = values.get(key).or_else(|| values.get(&format!("{key}+")))?;
-            let value = value.as_array().map_or(Some(value), |list| list.first())?;
-            value.as_str().filter(|text| !text.is_empty())
-        };
-        if let Some(folder) = word("data-dir") {
-            self.data_dir = Some(folder.to_owned());
-        }
-        if let Some(addresses) = word("node-ip") {
-            self.node_ip = addresses.split(',').next().and_then(|first| first.trim().parse().ok());
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,16 +169,5 @@ mod tests {
         ] {
             assert_eq!(version_of(name).as_deref(), version, "{name}");
         }
-    }
-
-    #[test]
-    fn later_files_win_and_what_is_broken_is_left_out() {
-        let mut config = Config::default();
-        config.merge(b"data-dir: /data/rke2\nnode-ip: [10.0.0.1, 'fd00::1']\n");
-        config.merge(b"- no mapping\n");
-        config.merge(b"\xff\xfe");
-        config.merge(br#"{"node-ip": "10.0.0.2,fd00::2"}"#);
-        assert_eq!(config.data_dir.as_deref(), Some("/data/rke2"));
-        assert_eq!(config.node_ip, Some("10.0.0.2".parse().unwrap()));
     }
 }

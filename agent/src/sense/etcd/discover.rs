@@ -15,6 +15,7 @@ use super::rancher;
 use crate::config::EtcdSettings;
 use crate::net::{Failure, Url};
 use crate::sense::OpenFile;
+use crate::sense::rancher::{K3S, RKE2};
 
 /// Largest certificate, key or configuration file.
 const MAX_FILE: u64 = 256 * 1024;
@@ -99,12 +100,10 @@ pub(super) fn discover(files: &dyn OpenFile, settings: &EtcdSettings) -> Discove
         return configured;
     }
     let mut unreadable = None;
-    let steps: [&dyn Fn() -> Step; 4] = [
-        &|| rancher::find(&disk, &rancher::RKE2),
-        &|| rancher::find(&disk, &rancher::K3S),
-        &|| rke1(&disk),
-        &|| kubeadm(&disk),
-    ];
+    let steps: [&dyn Fn() -> Step; 4] =
+        [&|| rancher::find(&disk, &RKE2), &|| rancher::find(&disk, &K3S), &|| rke1(&disk), &|| {
+            kubeadm(&disk)
+        }];
     for step in steps {
         match step() {
             Step::Next => {}

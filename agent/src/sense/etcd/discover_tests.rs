@@ -77,6 +77,23 @@ fn a_moved_data_folder_is_found_by_the_configuration() {
 }
 
 #[test]
+fn a_data_folder_on_the_command_line_is_found() {
+    let machine = machine(&[
+        ("/data/k3s/server/db/etcd/member/wal/0.wal", ""),
+        ("/etc/rancher/k3s/config.yaml", "data-dir: /elsewhere\n"),
+        (
+            "/etc/systemd/system/k3s.service",
+            "[Service]\nExecStart=/usr/local/bin/k3s \\\n    server \\\n\t'--data-dir' \\\n\t'/data/k3s' \\\n\
+             \t'--etcd-snapshot-dir=backups' \\\n\n",
+        ),
+    ]);
+    let found = found(&machine);
+    assert_eq!(found.found_by, "/data/k3s/server/db/etcd/member/wal");
+    // Where a relative folder lies hangs on where the process was started.
+    assert!(found.snapshots.unwrap().problem.unwrap().to_string().contains("no absolute path"));
+}
+
+#[test]
 fn other_datastores_are_named_without_their_password() {
     let endpoint = "datastore-endpoint: 'postgres://user:s3cret@db.example/k3s'\n";
     for (files, says) in [
@@ -106,6 +123,50 @@ fn other_datastores_are_named_without_their_password() {
             // Certificates of etcd may lie there from before.
             vec![(format!("{K3S}/server/kine.sock"), ""), (format!("{K3S}/server/tls/etcd/client.crt"), "")],
             "behind kine",
+        ),
+        (
+            // Given to the installer, which writes it where only root may read.
+            vec![
+                (format!("{K3S}/server/token"), ""),
+                (
+                    "/etc/systemd/system/k3s.service".into(),
+                    "[Service]\nEnvironmentFile=-/etc/systemd/system/k3s.service.env\nExecStart=k3s server\n",
+                ),
+                (
+                    "/etc/systemd/system/k3s.service.env".into(),
+                    "K3S_DATASTORE_ENDPOINT='mysql://u:s3cret@tcp(db)/k3s'\n",
+                ),
+            ],
+            "external datastore (mysql)",
+        ),
+        (
+            vec![
+                (format!("{RKE2}/server/token"), ""),
+                (
+                    "/usr/lib/systemd/system/rke2-server.service".into(),
+                    "[Service]\nExecStart=rke2 server --datastore-endpoint=https://u:s3cret@e1:2379\n",
+                ),
+            ],
+            "external etcd",
+        ),
+        (
+            vec![(format!("{K3S}/server/manifests/coredns.yaml"), "")],
+            "has no datastore: it never started here, or was emptied",
+        ),
+        (
+            vec![
+                (format!("{K3S}/server/token"), ""),
+                (
+                    "/etc/systemd/system/k3s.service".into(),
+                    "[Service]\nExecStart=k3s server --cluster-init\n",
+                ),
+            ],
+            "is to begin one (cluster-init)",
+        ),
+        (
+            // Converted to etcd and then emptied of it.
+            vec![(format!("{K3S}/server/db/state.db.migrated"), "")],
+            "no write-ahead log",
         ),
         (vec![(format!("{RKE2}/agent/kubelet.kubeconfig"), "")], "agent"),
         (vec![("/etc/hostname".into(), "")], "no etcd here"),

@@ -33,7 +33,7 @@ pub mod wire;
 use std::sync::Arc;
 use std::time::Duration;
 
-use outrider_protocol::{EtcdFacts, EtcdMetrics, Fact, Timestamp, UnknownCause};
+use outrider_protocol::{Distribution, EtcdFacts, EtcdMetrics, Fact, Timestamp, UnknownCause};
 use rustls::ClientConfig;
 
 use self::credentials::Material;
@@ -45,11 +45,11 @@ pub use self::facts::status_facts;
 use self::facts::{facts, hex_id};
 pub use self::memory::Memory;
 pub use self::metrics::{Families, MetricsReader};
-pub use self::rancher::Config as RancherConfig;
 use self::survey::{Survey, survey};
 pub(crate) use self::watch::is_refusal;
 pub use self::watch::{Watched, poll_local, watch};
 use super::SenseContext;
+use super::kubernetes::rke1_is_left_over;
 use crate::config::EtcdSettings;
 use crate::net::{Failure, Url};
 
@@ -108,6 +108,12 @@ enum Search {
 async fn search(cx: &SenseContext, settings: &EtcdSettings, last: Option<DiskFacts>) -> Search {
     let (cx, settings) = (cx.clone(), settings.clone());
     let searched = tokio::task::spawn_blocking(move || match discover(&*cx.opener, &settings) {
+        Discovery::Found(found) if found.distribution == Distribution::Rke1 && rke1_is_left_over(&cx) => {
+            Search::NotHere(format!(
+                "RKE1 left its files here ({}) and cannot run: nothing of it does, and Docker is gone",
+                found.found_by
+            ))
+        }
         Discovery::Found(mut found) => {
             let material = match found.files.as_ref().map(|files| Material::read(&*cx.opener, files)) {
                 None => None,

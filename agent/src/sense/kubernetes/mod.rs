@@ -22,6 +22,7 @@ use outrider_protocol::{
 
 use super::{SenseContext, systemd};
 pub use neighbours::Memory;
+pub(crate) use rke1::is_left_over as rke1_is_left_over;
 
 /// Limit of the call to systemd.
 const SYSTEMD_LIMIT: Duration = Duration::from_secs(5);

@@ -5,16 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
 
 use nix::ifaddrs::getifaddrs;
 use outrider_protocol::{Distribution, Encapsulation as E, Fact, OverlayFacts};
-use serde_json::Value;
 
+use crate::sense::rancher::{self, K3S, Opened, RKE2};
 use crate::sense::{SenseContext, file};
-
-/// Largest configuration file.
-const MAX_CONFIG: u64 = 256 * 1024;
 
 /// What was seen.
 #[derive(Debug, Default, PartialEq)]
@@ -105,39 +101,15 @@ fn first_of_each_family(all: impl Iterator<Item = IpAddr>) -> Vec<IpAddr> {
     kept
 }
 
-/// `node-ip` of RKE2's or K3s' configuration. What cannot be read is not there: the default route stands in.
+/// `node-ip` of RKE2 or K3s. What cannot be read is not there: the default route stands in.
 fn configured(cx: &SenseContext, distribution: &Distribution) -> Vec<IpAddr> {
-    let folder = match distribution {
-        Distribution::Rke2 => "/etc/rancher/rke2",
-        Distribution::K3s => "/etc/rancher/k3s",
+    let program = match distribution {
+        Distribution::Rke2 => &RKE2,
+        Distribution::K3s => &K3S,
         _ => return Vec::new(),
     };
-    let main = Path::new(folder).join("config.yaml");
-    let mut files: Vec<PathBuf> = vec![main.clone()];
-    let drop_ins = main.with_extension("yaml.d");
-    let mut names = cx.opener.list(&drop_ins).unwrap_or_default();
-    names.retain(|n| n.ends_with(".yaml"));
-    names.sort();
-    files.extend(names.iter().map(|n| drop_ins.join(n)));
-    let texts = files.iter().filter_map(|path| {
-        let bytes = file::read_bounded(cx.opener.open(path).ok()?, MAX_CONFIG).ok()?;
-        String::from_utf8(bytes).ok()
-    });
-    // Later files win.
-    texts.filter_map(|text| node_ip(&text)).next_back().unwrap_or_default()
-}
-
-/// Addresses of `node-ip`: one, several with commas, or a list.
-fn node_ip(text: &str) -> Option<Vec<IpAddr>> {
-    let values: BTreeMap<String, Value> = serde_saphyr::from_str(text).ok()?;
-    let words: Vec<&str> = match values.get("node-ip")? {
-        Value::String(text) => vec![text],
-        Value::Array(all) => all.iter().filter_map(Value::as_str).collect(),
-        _ => return None,
-    };
-    let ips = words.iter().flat_map(|w| w.split(',')).filter_map(|w| w.trim().parse::<IpAddr>().ok());
-    let ips: Vec<IpAddr> = ips.filter(is_usable).collect();
-    (!ips.is_empty()).then_some(ips)
+    let told = rancher::read(&Opened(&*cx.opener), program);
+    told.options.node_ips().into_iter().filter(is_usable).collect()
 }
 
 /// Interfaces with a default route, the preferred first, IPv4 before IPv6.
@@ -279,16 +251,14 @@ mod tests {
 
     #[test]
     fn node_ip_is_read_in_every_form_and_later_files_win() {
-        assert_eq!(node_ip("node-ip: 10.0.0.1,fd00::1\n"), Some(vec![ip("10.0.0.1"), ip("fd00::1")]));
-        assert_eq!(node_ip("{\"node-ip\": [\"10.0.0.2\"]}"), Some(vec![ip("10.0.0.2")]));
-        assert_eq!(node_ip("token: x\n"), None);
-        assert_eq!(node_ip("node-ip: 127.0.0.1\n"), None);
         let machine = Machine::new();
         machine.write("/etc/rancher/rke2/config.yaml", "node-ip: 10.0.0.1\n");
         machine.write("/etc/rancher/rke2/config.yaml.d/50-rancher.yaml", "{\"node-ip\": [\"10.0.0.7\"]}");
         machine.write("/etc/rancher/rke2/config.yaml.d/90-other.yaml", "cni: canal\n");
         assert_eq!(configured(&machine.cx(), &Distribution::Rke2), [ip("10.0.0.7")]);
         assert!(configured(&machine.cx(), &Distribution::Kubeadm).is_empty());
+        machine.write("/etc/rancher/k3s/config.yaml", "node-ip: 10.0.0.1,fd00::1,127.0.0.1\n");
+        assert_eq!(configured(&machine.cx(), &Distribution::K3s), [ip("10.0.0.1"), ip("fd00::1")]);
     }
 
     #[test]
@@ -351,7 +321,7 @@ mod tests {
     proptest! {
         #[test]
         fn tables_of_any_text_do_not_panic(text in "[ -~\\n\\t]{0,300}") {
-            let _ = (ipv4_defaults(&text), ipv6_defaults(&text), node_ip(&text));
+            let _ = (ipv4_defaults(&text), ipv6_defaults(&text));
         }
     }
 }

@@ -35,6 +35,24 @@ pub(super) fn read(cx: &SenseContext) -> Rke1Facts {
     Rke1Facts { running, on_disk: on_disk(cx) }
 }
 
+/// Where Docker lies, in whose containers all of RKE1 runs.
+const DOCKER: [&str; 5] = [
+    "/usr/bin/dockerd",
+    "/usr/sbin/dockerd",
+    "/usr/local/bin/dockerd",
+    "/snap/bin/docker",
+    "/var/lib/docker",
+];
+
+/// Whether what lies here of RKE1 was left behind: nothing of it runs, and Docker, without which it cannot, is gone. False
+/// where that cannot be told: Docker may merely be stopped, or `/proc` hides who runs.
+pub(crate) fn is_left_over(cx: &SenseContext) -> bool {
+    // PID 1 always lives, and is root's.
+    cx.path("/proc/1").exists()
+        && processes(cx).is_empty()
+        && !DOCKER.iter().any(|path| cx.path(path).symlink_metadata().is_ok())
+}
+
 /// Processes whose command line names RKE1's certificates. A command line may hold secrets: only the path is repeated.
 fn processes(cx: &SenseContext) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(cx.path("/proc")) else { return Vec::new() };
@@ -90,6 +108,20 @@ fn on_disk(cx: &SenseContext) -> Vec<String> {
 mod tests {
     use super::super::super::prepared::Machine;
     use super::*;
+
+    #[test]
+    fn left_over_is_only_what_cannot_run() {
+        let machine = Machine::new();
+        assert!(!is_left_over(&machine.cx()), "who runs is hidden");
+        machine.write("/proc/1/comm", "systemd\n");
+        assert!(is_left_over(&machine.cx()));
+        machine.write("/proc/9/comm", "etcd\n");
+        machine.write("/proc/9/cmdline", "etcd\0--cert-file=/etc/kubernetes/ssl/kube-etcd-10-0-0-1.pem\0");
+        assert!(!is_left_over(&machine.cx()));
+        machine.write("/proc/9/comm", "sh\n");
+        machine.write("/var/lib/docker/engine-id", "");
+        assert!(!is_left_over(&machine.cx()), "Docker may be stopped");
+    }
 
     #[test]
     fn processes_with_its_certificates_are_running_signs() {
