@@ -116,7 +116,9 @@ fn reads(v: &View<'_>, learners: &[&str]) -> Option<Reads> {
     let votes = |e: &&EndpointFacts| view::member_of(e).is_none_or(|id| !learners.contains(&id));
     let mut answered: Option<(Timestamp, f64)> = None;
     let mut failed: Option<Timestamp> = None;
-    for e in v.etcd.endpoints.iter().filter(votes) {
+    // A read that another cluster answered at a member's address proves nothing of this one.
+    let this_cluster = |e: &&EndpointFacts| !view::is_foreign(e, v.cluster_id);
+    for e in v.etcd.endpoints.iter().filter(votes).filter(this_cluster) {
         match &e.linearizable_read {
             Fact::Known { value, at, .. } => {
                 let at = v.by_our_clock(*at).min(v.at);

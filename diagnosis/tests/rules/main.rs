@@ -11,6 +11,7 @@ mod certificates;
 mod cloud_init;
 mod dns;
 mod etcd_disk;
+mod etcd_foreign;
 mod etcd_members;
 mod etcd_node;
 mod etcd_peers;

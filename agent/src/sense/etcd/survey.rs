@@ -42,6 +42,11 @@ impl Look {
     pub(super) fn answered_by(&self) -> Option<u64> {
         Some(self.status.as_ref().ok()?.header.as_ref()?.member_id)
     }
+
+    /// The cluster of the member that answered.
+    fn cluster_id(&self) -> Option<u64> {
+        Some(self.status.as_ref().ok()?.header.as_ref()?.cluster_id)
+    }
 }
 
 /// The member list as it came.
@@ -218,10 +223,13 @@ impl Asker<'_> {
     }
 }
 
-/// Looks that answered, best source of a list first: with a quorum behind them, the local one before others.
+/// Looks that answered, best source of a list first: with a quorum behind them, the local one before others. Where the local
+/// one told its cluster, others of another cluster (begun anew at the old address) are no source for this one.
 fn sources(looks: &[Look]) -> Vec<&Look> {
+    let own = looks.first().and_then(Look::cluster_id);
     let answered = |look: &&Look| look.client.is_some() && look.status.as_ref().is_ok_and(|s| !s.is_learner);
-    let mut sources: Vec<&Look> = looks.iter().filter(answered).collect();
+    let this_cluster = |look: &&Look| own.is_none() || look.cluster_id() == own;
+    let mut sources: Vec<&Look> = looks.iter().filter(answered).filter(this_cluster).collect();
     sources.sort_by_key(|look| look.read.is_err());
     sources.truncate(2);
     sources

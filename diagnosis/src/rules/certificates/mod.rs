@@ -126,13 +126,14 @@ impl Candidate {
         self
     }
 
-    fn badness(&self) -> (u8, Severity) {
+    fn badness(&self) -> (Severity, u8) {
         let status = match self.status {
             Status::True => 0,
             Status::Unknown => 1,
             Status::False => 2,
         };
-        (status, self.severity)
+        // What could not be read beside it must not soften what was read.
+        (self.severity, status)
     }
 }
 

@@ -6,7 +6,7 @@
 
 use outrider_protocol::EtcdFacts;
 
-use super::view::name_of;
+use super::view::{name_of, ours};
 use crate::wording::names;
 
 pub(super) const NO_SPACE: &str = "NOSPACE";
@@ -40,6 +40,12 @@ impl Alarmed {
         self.unnamed || !self.ids.is_empty()
     }
 
+    /// Members that are named. Id 0 stands for "some member, it is not known which": etcd sets CORRUPT so where it cannot
+    /// tell who differs (etcd-io/etcd:server/etcdserver/corrupt.go).
+    pub(super) fn named(&self) -> impl Iterator<Item = &String> {
+        self.ids.iter().filter(|id| id.as_str() != "0")
+    }
+
     pub(super) fn who(&self, etcd: &EtcdFacts) -> String {
         if self.ids.is_empty() {
             return "some member".to_owned();
@@ -60,7 +66,7 @@ pub(super) fn others(etcd: &EtcdFacts) -> Vec<&str> {
 }
 
 fn errors(etcd: &EtcdFacts) -> impl Iterator<Item = &str> {
-    etcd.endpoints.iter().filter_map(|e| e.status.value()).flat_map(|s| s.errors.iter().map(String::as_str))
+    ours(etcd).filter_map(|e| e.status.value()).flat_map(|s| s.errors.iter().map(String::as_str))
 }
 
 /// Id and kind of `memberID:ID alarm:KIND`.

@@ -9,7 +9,7 @@ use outrider_protocol::{
 };
 
 use super::links::link;
-use super::view::{display_name, endpoints_of, is_down};
+use super::view::{display_name, endpoints_of, is_down, ours};
 use crate::finding::Finding;
 use crate::wording::{Span, names};
 
@@ -109,7 +109,7 @@ pub(crate) fn seen_by<'a>(etcd: &'a EtcdFacts, member: &'a Member, now: Timestam
         _ => None,
     };
     let progress = etcd.learner_progress.get(&member.id).map_or(&[][..], Vec::as_slice);
-    let statuses = etcd.endpoints.iter().filter_map(|e| e.status.value());
+    let statuses = ours(etcd).filter_map(|e| e.status.value());
     let last = progress.last();
     Learner {
         name: display_name(member),

@@ -99,13 +99,10 @@ pub(crate) fn worst_of(mut found: Vec<Finding>) -> Option<Finding> {
 
 /// Endpoints that answer for another cluster than the list is of: what people call split brain (D10).
 fn other_cluster(etcd: &EtcdFacts, list: &MemberList, at: Timestamp) -> Option<Finding> {
-    let others = etcd.endpoints.iter().filter_map(|e| {
-        let status = e.status.value()?;
-        let other = !status.cluster_id.is_empty()
-            && !list.cluster_id.is_empty()
-            && status.cluster_id != list.cluster_id;
-        other.then_some((e.endpoint.as_str(), status.cluster_id.as_str()))
-    });
+    let own = super::view::cluster_id(etcd);
+    let own = if own.is_empty() { &list.cluster_id } else { own };
+    let others = etcd.endpoints.iter().filter(|e| super::view::is_foreign(e, own));
+    let others = others.filter_map(|e| Some((e.endpoint.as_str(), e.status.value()?.cluster_id.as_str())));
     let others: Vec<(&str, &str)> = others.collect();
     if others.is_empty() {
         return None;
@@ -114,13 +111,13 @@ fn other_cluster(etcd: &EtcdFacts, list: &MemberList, at: Timestamp) -> Option<F
         "{} of {} endpoints answer for another cluster than this member's ({}): {}.",
         others.len(),
         etcd.endpoints.len(),
-        list.cluster_id,
+        own,
         names(others.iter().map(|(endpoint, id)| format!("{endpoint} (cluster {id})")), NAMED)
     );
     let who = names(others.iter().map(|(endpoint, _)| *endpoint), NAMED);
     Some(
         Finding::new(TYPE, Status::False, Severity::Error, R::EtcdClusterIdMismatch, at, message)
-            .advice(cluster_id_advice(&who, &list.cluster_id)),
+            .advice(cluster_id_advice(&who, own)),
     )
 }
 

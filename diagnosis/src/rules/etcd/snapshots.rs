@@ -93,7 +93,7 @@ pub(crate) fn of_the_future(words: &str, ahead: Duration, at: Timestamp) -> Find
         Span(ahead)
     );
     Finding::unknown(TYPE, &UnknownCause::InvalidInput, Severity::Warn, at, message)
-        .advice("Compare the clocks of the machines (TimeSynchronized); the next snapshot is dated rightly once they agree.")
+        .advice("Compare the clocks of the machines (ClockSynchronized); the next snapshot is dated rightly once they agree.")
 }
 
 fn missing(folder: &str, at: Timestamp) -> Finding {

@@ -11,7 +11,8 @@ use outrider_protocol::{
 };
 
 use super::alarms::{self, Alarmed, CORRUPT, NO_SPACE};
-use super::view::name_of;
+use super::quorum::Health;
+use super::view::{name_of, ours, tally};
 use crate::finding::Finding;
 use crate::rules::unread;
 use crate::wording::{Bytes, Percent, Short, Span, names, percent};
@@ -77,7 +78,7 @@ impl<'a> Space<'a> {
     /// Most versions tell a member's quota in its own metrics only: members whose quota is not told are taken to have
     /// that of one which told it, for a cluster is set up alike.
     fn all(etcd: &'a EtcdFacts) -> Vec<Self> {
-        let statuses = etcd.endpoints.iter().filter_map(|e| e.status.value());
+        let statuses = ours(etcd).filter_map(|e| e.status.value());
         let mut all: Vec<Self> =
             statuses.filter(|s| has_size(s)).map(|status| Self::of(etcd, status)).collect();
         let told = all.iter().find(|s| !s.quota_is_default).map(|s| (s.name, s.quota));
@@ -145,7 +146,7 @@ fn has_size(status: &EndpointStatus) -> bool {
 
 /// Sizes and quotas that no member can have, in words.
 fn nonsense(etcd: &EtcdFacts) -> Vec<String> {
-    let statuses = etcd.endpoints.iter().filter_map(|e| e.status.value());
+    let statuses = ours(etcd).filter_map(|e| e.status.value());
     let mut out: Vec<String> = statuses
         .flat_map(|s| {
             let name = name_of(etcd.members.value(), &s.member_id);
@@ -179,6 +180,36 @@ pub(super) fn judge(etcd: &EtcdFacts, at: Timestamp, limits: &Thresholds) -> Fin
     )
 }
 
+/// A person replaces one named member where the others are a quorum without it; everywhere else nothing is removed.
+fn corrupt_advice(etcd: &EtcdFacts, corrupt: &Alarmed, at: Timestamp) -> String {
+    let keep = "Do not clear the alarm, do not restart, and remove no member";
+    let copy = "Keep a copy of every member's data folder and the newest etcd snapshot from before the alarm";
+    let Some(list) = etcd.members.value() else {
+        return format!("{keep}: who the members are is not known. {copy}.");
+    };
+    let tally = tally(etcd, list, None, at);
+    let named: Vec<&String> = corrupt.named().collect();
+    let sound =
+        tally.voters.iter().filter(|v| v.health == Health::Healthy && !named.iter().any(|id| *id == v.id));
+    let (sound, quorum) = (sound.count(), tally.voters.len() / 2 + 1);
+    match named.len() {
+        0 => format!(
+            "{keep} before it is known which one differs: compare the members (etcdctl endpoint hashkv at one revision) and \
+             look at disk and memory of each for errors. {copy}."
+        ),
+        1 if sound >= quorum => format!(
+            "Do not clear the alarm and do not restart. Take an etcd snapshot from a member that is not named, look at the \
+             named one's disk and memory for errors; a person replaces it (removed, data folder empty, joined again) while \
+             the {sound} other healthy voters hold the quorum of {quorum}."
+        ),
+        _ => format!(
+            "{keep}: only {sound} of {} voters are healthy and not named, and a quorum is {quorum}. {copy}; bring missing \
+             members back first. If no member is sound, a person restores a snapshot from before the alarm.",
+            tally.voters.len()
+        ),
+    }
+}
+
 fn judged(etcd: &EtcdFacts, at: Timestamp, limits: &Thresholds) -> Finding {
     let spaces = Space::all(etcd);
     let (corrupt, no_space) = (Alarmed::of(etcd, CORRUPT), Alarmed::of(etcd, NO_SPACE));
@@ -192,16 +223,17 @@ fn judged(etcd: &EtcdFacts, at: Timestamp, limits: &Thresholds) -> Finding {
             ),
             false => String::new(),
         };
+        let on = match corrupt.named().count() {
+            0 => ", and which member differs from the others is not known".to_owned(),
+            _ => format!(" on {}: its data differs from that of the others", corrupt.who(etcd)),
+        };
         let message = format!(
-            "A CORRUPT alarm is set on {}: its data differs from that of the others.{also}{}",
-            corrupt.who(etcd),
+            "A CORRUPT alarm is set{on}. Writes are refused for the whole cluster while it is set.{also}{}",
             of_other_kinds(&others)
         );
-        return Finding::new(TYPE, Status::False, Severity::Error, R::EtcdCorrupt, at, message).waits(Duration::ZERO, CLEAR).advice(
-            "Do not clear the alarm and do not restart. Take an etcd snapshot from a member that is not named, look at \
-             its disk and memory for errors; a person replaces the named member (removed, data folder empty, joined \
-             again) while quorum holds.",
-        );
+        return Finding::new(TYPE, Status::False, Severity::Error, R::EtcdCorrupt, at, message)
+            .waits(Duration::ZERO, CLEAR)
+            .advice(corrupt_advice(etcd, &corrupt, at));
     }
     if no_space.is_set() {
         let mut finding = no_space_alarm(etcd, &no_space, &spaces, at, limits);

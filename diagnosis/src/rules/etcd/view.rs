@@ -221,10 +221,29 @@ pub(crate) fn is_down(cause: &UnknownCause) -> bool {
     )
 }
 
+/// The cluster of this node's member: by its own word, else by the list that was read.
+pub(crate) fn cluster_id(etcd: &EtcdFacts) -> &str {
+    let own = etcd.endpoints.iter().filter(|e| e.local).find_map(|e| e.status.value());
+    let own = own.map(|s| s.cluster_id.as_str()).filter(|id| !id.is_empty());
+    own.or(etcd.members.value().map(|l| l.cluster_id.as_str())).unwrap_or_default()
+}
+
+/// Whether `e` answered as a member of another cluster than `id` (a data folder begun anew at the old address, D10).
+pub(crate) fn is_foreign(e: &EndpointFacts, id: &str) -> bool {
+    let told = e.status.value().map_or("", |s| s.cluster_id.as_str());
+    !id.is_empty() && !told.is_empty() && told != id
+}
+
+/// The endpoints without those of another cluster: what such a one says of reads, alarms, sizes and indexes is its own.
+pub(crate) fn ours(etcd: &EtcdFacts) -> impl Iterator<Item = &EndpointFacts> {
+    let id = cluster_id(etcd);
+    etcd.endpoints.iter().filter(move |e| !is_foreign(e, id))
+}
+
 /// What the linearizable reads prove: one that ends needs a quorum; failing at members that see a leader hints at none.
 pub(crate) fn proof(etcd: &EtcdFacts) -> Proof {
     let mut failed = None;
-    for e in &etcd.endpoints {
+    for e in ours(etcd) {
         match &e.linearizable_read {
             Fact::Known { value, .. } => return Proof::Read { ms: *value, against: None },
             // Learners refuse such reads (D7), a refused credential proves nothing, and a member cut off from the
