@@ -76,6 +76,8 @@ fn fleet(c: &mut Criterion<ProcessorTime>) {
                 etcd: Some(fact),
                 network: None,
                 received: None,
+                addresses: &[],
+                paths: &[],
             };
             views.iter().map(|(name, fact)| member((name.as_str(), fact))).collect()
         })

@@ -323,6 +323,7 @@ fn main_type(check: &Check) -> Option<ConditionType> {
         Check::Etcd => ConditionType::EtcdQuorum,
         Check::LoadBalancer => ConditionType::LoadBalancerReachable,
         Check::Certificates => ConditionType::CertificatesValid,
+        Check::Credentials => ConditionType::CredentialsValid,
         Check::Kubernetes => ConditionType::KubernetesReady,
         Check::Dns => ConditionType::DnsResolves,
         Check::RancherAgent => ConditionType::RancherAgentReady,

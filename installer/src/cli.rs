@@ -58,7 +58,7 @@ pub(crate) enum Command {
     /// Ends as a monitoring plugin does: 0 ok, 1 warning, 2 error, 3 unknown or called wrongly. An error goes before
     /// unknown, and unknown before a warning: behind what could not be read may lie an error. A condition that is Unknown
     /// counts from severity warn on. A check named with --only that does not apply here is unknown as well; certificates
-    /// are judged with the clock read, for an end told by a wrong clock is none. A caller without root gets the last verdict of the daemon on this machine where one answers, and is told so.
+    /// and credentials are judged with the clock read, for an end told by a wrong clock is none. A caller without root gets the last verdict of the daemon on this machine where one answers, and is told so.
     Check(CheckArgs),
     /// Print the facts this machine yields, as JSON; no secrets are in them
     Facts(FactsArgs),
@@ -132,7 +132,7 @@ pub(crate) struct UpArgs {
 /// Which sensors run, and with what configuration.
 #[derive(Debug, Args)]
 pub(crate) struct SensorArgs {
-    /// Only these checks: host, clock, cloud-init, guest-agent, etcd, load-balancer, certificates, kubernetes, dns, rancher-agent
+    /// Only these checks: host, clock, cloud-init, guest-agent, etcd, load-balancer, certificates, credentials, kubernetes, dns, rancher-agent
     #[arg(long, value_name = "CHECK,…", value_delimiter = ',', value_parser = check_name)]
     pub(crate) only: Vec<Check>,
     /// Read this one file instead of agent.toml and its drop-ins

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{ClusterEtcd, Condition, Identity, Profile, Status, Timestamp, Transition, TypeMeta};
+use crate::{ClusterEtcd, Condition, Identity, PathMatrix, Profile, Status, Timestamp, Transition, TypeMeta};
 
 /// A list of objects with the position a watch may start from. `kind` is the item's kind + `List`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -89,6 +89,9 @@ pub struct ClusterView {
     /// Its etcd as all reports together show it; absent when none of its nodes reports one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd: Option<ClusterEtcd>,
+    /// Who reaches the load balancers and what is behind them, a matrix a balancer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<PathMatrix>,
 }
 
 /// `GET /v1/coordinator`: who answers.

@@ -84,6 +84,8 @@ open_enum! {
         LoadBalancer = "load-balancer",
         /// Certificates on disk and as the ports show them.
         Certificates = "certificates",
+        /// Kubeconfigs, tokens and cloud credentials: when they end, and whether they are accepted.
+        Credentials = "credentials",
         /// Kubernetes on this node: end of life, requirements, firewall, node-to-node ports, overlay.
         Kubernetes = "kubernetes",
         /// Names this node depends on, as the machine and every server resolve them.
@@ -177,6 +179,7 @@ impl ConditionType {
             | T::RancherCa => Check::LoadBalancer,
             T::ClockSynchronized => Check::Clock,
             T::CertificatesValid => Check::Certificates,
+            T::CredentialsValid => Check::Credentials,
             T::HostHealthy => Check::Host,
             T::KubernetesReady | T::NodePortsReachable => Check::Kubernetes,
             T::DnsResolves => Check::Dns,

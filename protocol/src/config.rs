@@ -55,7 +55,8 @@ pub struct NodeConfig {
     /// `apiVersion` and `kind: NodeConfig`.
     #[serde(flatten)]
     pub meta: TypeMeta,
-    /// Grows by one with every change; 0 when nothing was ever desired.
+    /// Grows by one with every change of what an operator desires; 0 when nothing was ever desired. What a node is sent
+    /// carries its share of the probes above: a number that is another for every other spec.
     pub generation: u64,
     /// What is desired.
     pub spec: NodeConfigSpec,

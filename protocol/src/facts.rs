@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CertificatesFacts, Check, ClockFacts, CloudInitFacts, Condition, DnsFacts, EtcdFacts, Fact,
-    GuestAgentFacts, HostFacts, KubernetesFacts, Latch, LoadBalancerFacts, RancherAgentFacts, Timestamp,
-    TypeMeta,
+    CertificatesFacts, Check, ClockFacts, CloudInitFacts, Condition, CredentialsFacts, DnsFacts, EtcdFacts,
+    Fact, GuestAgentFacts, HostFacts, KubernetesFacts, Latch, LoadBalancerFacts, RancherAgentFacts,
+    Timestamp, TypeMeta,
 };
 
 open_enum! {
@@ -107,6 +107,9 @@ pub struct CheckFacts {
     /// Check `rancher-agent`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rancher_agent: Option<Fact<RancherAgentFacts>>,
+    /// Check `credentials`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<Fact<CredentialsFacts>>,
     /// The agent about itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<Fact<AgentFacts>>,
@@ -179,6 +182,8 @@ pub struct Thresholds {
     pub etcd_learner_stalled_seconds: u64,
     /// Days before the end of a certificate that inform, warn and are an error (D14: 120, 30, 7).
     pub certificate_days: [i64; 3],
+    /// Days before the end of a credential that warn and are an error (14, 7).
+    pub credential_days: [i64; 2],
 }
 
 impl Default for Thresholds {
@@ -196,6 +201,7 @@ impl Default for Thresholds {
             etcd_fsync_error_ms: 100.0,
             etcd_learner_stalled_seconds: 300,
             certificate_days: [120, 30, 7],
+            credential_days: [14, 7],
         }
     }
 }

@@ -278,6 +278,9 @@ pub struct HttpAnswer {
     pub body_sha256: String,
     /// Milliseconds from request to the end of the answer.
     pub ms: f64,
+    /// Our clock minus the `Date` header, in milliseconds, the middle of its second taken; absent when there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub date_offset_ms: Option<i64>,
     /// The answers to `/` that came of following a redirect to another path of the same host at the same peer, in
     /// order; at most [`MAX_REDIRECTS`], and fewer where the chain ended, left the host or ran out of time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

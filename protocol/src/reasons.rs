@@ -124,6 +124,8 @@ reason_codes! {
         "Nobody disciplines the clock.";
     ClockSkewed = "ClockSkewed", Warn..=Error, "02a7af1259e1572485451fed79b516c0",
         "The clock differs from the coordinator's.";
+    ClockOfPeerWrong = "ClockOfPeerWrong", Warn..=Warn, "7da7b8e5d86343729ec554580192c900",
+        "This clock is right and another machine's is wrong.";
     CloudInitDone = "CloudInitDone", Ok..=Ok, "656ed9e3d7a95141bca0385d21c94a98",
         "cloud-init finished.";
     CloudInitDegraded = "CloudInitDegraded", Warn..=Warn, "5d0abe124f8357578f50b183448beac2",
@@ -266,6 +268,30 @@ reason_codes! {
         "Whether a certificate is in date cannot be told by this clock.";
     CertificateAuthorityEnding = "CertificateAuthorityEnding", Info..=Error, "2232ec4eef3f4af1b8a366cf616b3ccf",
         "A certificate authority ends soon or has ended.";
+    CredentialsGood = "CredentialsGood", Ok..=Info, "d71a0cc331e54d62bd4c8b7013e4ef20",
+        "The credential is good for long enough.";
+    CredentialEnding = "CredentialEnding", Warn..=Error, "f340294b7df845eab6174a19fcae6eef",
+        "The credential ends soon.";
+    CredentialExpired = "CredentialExpired", Warn..=Error, "46e9c79a2271427d851971233a38c013",
+        "The credential has ended.";
+    CredentialRefused = "CredentialRefused", Warn..=Error, "f3a7af2f81174d6c88640f5fe4ea32fa",
+        "The server does not accept the credential (401).";
+    CredentialForbidden = "CredentialForbidden", Warn..=Warn, "47443cef6e5a4a1aa92c23984f640b4f",
+        "The credential is valid and lacks a right (403).";
+    CredentialGone = "CredentialGone", Warn..=Error, "85ab81105adf444a90e024bcad9350f8",
+        "The token of the credential, or what it leads to, is gone.";
+    CredentialUnusable = "CredentialUnusable", Warn..=Error, "66101e8800f442019e9a561cc4b2e02b",
+        "No client can use the kubeconfig as it is.";
+    CredentialWrongKind = "CredentialWrongKind", Warn..=Warn, "b49fab4b54dd4f65bce010e7a5c5e1c9",
+        "The credential is of the wrong kind for its place.";
+    CredentialShared = "CredentialShared", Warn..=Warn, "7a51a072ea154ebc86d3f694468d77ec",
+        "Two credentials hold one token.";
+    CredentialTemporary = "CredentialTemporary", Warn..=Warn, "ff994258203e45ee8a5653c1ade99418",
+        "A temporary key is kept as if it lasted.";
+    CredentialEndUnknown = "CredentialEndUnknown", Info..=Info, "6faacca22deb44aa91bcc30b02817953",
+        "When the credential ends cannot be told.";
+    CredentialClockUnsure = "CredentialClockUnsure", Info..=Error, "9eda42c6d2a244b3976c679eb9387074",
+        "Whether the credential has ended cannot be told by this clock.";
     BalancerAnswers = "BalancerAnswers", Ok..=Ok, "218db78171fd583a969dd30c9663e446",
         "Every address of the balancer accepts connections.";
     BalancerPartlyDown = "BalancerPartlyDown", Error..=Error, "d9b7349ff475532c9b6a35e1942c04e1",
@@ -292,6 +318,18 @@ reason_codes! {
         "A backend does not answer.";
     DeadBackendInUse = "DeadBackendInUse", Error..=Error, "6835cca7d3585b518db37aa3be8543d1",
         "A backend is down and the balancer still uses it.";
+    PathsWork = "PathsWork", Ok..=Info, "7f31bcf06be14ff28a82708267989afc",
+        "The tries of all nodes at the balancer come through.";
+    PathsUntried = "PathsUntried", Info..=Info, "e4982e770b29446d9ca50065e376a7ed",
+        "No node's try at the balancer has told anything yet.";
+    PathHairpin = "PathHairpin", Error..=Error, "80205ff880c14bdaa6e2e40b1abdc53c",
+        "A node behind the balancer does not reach itself through it.";
+    PathOfOneNode = "PathOfOneNode", Error..=Error, "5ce52e8d4cba46319d86bbe31c14986e",
+        "One node does not reach the balancer and others do.";
+    PathBlockedOutside = "PathBlockedOutside", Error..=Error, "99f2e8015b6141379977818750757603",
+        "No node of one network reaches the balancer, and nodes of others do.";
+    PathFaultUnclear = "PathFaultUnclear", Error..=Error, "fd452f9be1cb4c068e0b7d7751080838",
+        "Tries at the balancer fail, and too few were made to say whose fault it is.";
     NotRancher = "NotRancher", Error..=Error, "9b1f2c4158df536f82fe14365913446a",
         "What answers behind the balancer is not Rancher.";
     BackendError = "BackendError", Error..=Error, "54dea7172d9f524db63b52890c1b9d1b",

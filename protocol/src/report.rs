@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::{
-    Condition, EtcdFacts, Fact, LoadBalancerFacts, NodeConfig, NodeNetwork, NodeRef, Timestamp, Transition,
+    BalancerPaths, Condition, EtcdFacts, Fact, NodeConfig, NodeNetwork, NodeRef, Timestamp, Transition,
     TypeMeta,
 };
 
@@ -170,9 +170,9 @@ pub struct NodeState {
     /// This node's view of etcd, for the verdict over the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd: Option<Fact<EtcdFacts>>,
-    /// This node's tries against the balancers, for the path matrix.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub load_balancer: Option<Fact<Vec<LoadBalancerFacts>>>,
+    /// What this node's tries at the balancers came to lately, for the path matrix.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<BalancerPaths>,
     /// Where neighbours find this node, and which of them it reaches, for the verdict over the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<NodeNetwork>,
@@ -188,17 +188,23 @@ impl NodeState {
     /// Digest over what a change of which must be told: identity, and type, subject, status, severity and reason of
     /// each condition; 16 hex digits. Messages and readings move without a change of digest.
     pub fn compute_digest(identity: &Identity, conditions: &[Condition]) -> String {
-        Self::digest_with(identity, conditions, None)
+        Self::digest_with(identity, conditions, None, &[])
     }
 
     /// The same, and over what a verdict over all members of etcd rests on: who answers, who sees a leader, whether a
-    /// quorum answers. A member that is back is told at once, not when its node's own condition has settled.
+    /// quorum answers, and what tries at balancers came to. A member that is back is told at once, not when its node's own
+    /// condition has settled.
     pub fn digest_with(
         identity: &Identity,
         conditions: &[Condition],
         etcd: Option<&Fact<EtcdFacts>>,
+        paths: &[BalancerPaths],
     ) -> String {
         let mut hash = Sha256::new();
+        for sign in paths.iter().flat_map(BalancerPaths::signs) {
+            hash.update(sign);
+            hash.update([0]);
+        }
         if let Some(etcd) = etcd.and_then(Fact::value) {
             etcd.each_sign(|sign| {
                 hash.update(sign);

@@ -301,7 +301,7 @@ impl Member {
                 identity: self.identity.clone(),
                 conditions,
                 etcd: None,
-                load_balancer: None,
+                paths: Vec::new(),
                 network: None,
                 zone: format!("zone-{}", self.node.name.len() % 3),
                 region: "region-1".to_owned(),

@@ -5,6 +5,7 @@
 //! through a [`Mailbox`] that keeps the newest a check.
 
 mod certificates;
+mod credentials;
 mod etcd;
 mod kubernetes;
 mod load_balancer;
@@ -13,8 +14,8 @@ mod pass;
 mod sensors;
 
 use outrider_protocol::{
-    CertificatesFacts, Check, CheckFacts, ClockFacts, CloudInitFacts, DnsFacts, EtcdFacts, Fact,
-    GuestAgentFacts, HostFacts, KubernetesFacts, LoadBalancerFacts, RancherAgentFacts, Timestamp,
+    CertificatesFacts, Check, CheckFacts, ClockFacts, CloudInitFacts, CredentialsFacts, DnsFacts, EtcdFacts,
+    Fact, GuestAgentFacts, HostFacts, KubernetesFacts, LoadBalancerFacts, RancherAgentFacts, Timestamp,
     UnknownCause,
 };
 
@@ -33,6 +34,7 @@ pub enum Reading {
     Etcd(Fact<EtcdFacts>),
     LoadBalancer(Fact<Vec<LoadBalancerFacts>>),
     Certificates(Fact<CertificatesFacts>),
+    Credentials(Fact<CredentialsFacts>),
     Kubernetes(Fact<KubernetesFacts>),
     Dns(Fact<DnsFacts>),
     RancherAgent(Fact<RancherAgentFacts>),
@@ -49,6 +51,7 @@ macro_rules! each {
             Reading::Etcd($fact) => $body,
             Reading::LoadBalancer($fact) => $body,
             Reading::Certificates($fact) => $body,
+            Reading::Credentials($fact) => $body,
             Reading::Kubernetes($fact) => $body,
             Reading::Dns($fact) => $body,
             Reading::RancherAgent($fact) => $body,
@@ -67,6 +70,7 @@ macro_rules! reading_of {
             Check::Etcd => Some(Reading::Etcd($fact)),
             Check::LoadBalancer => Some(Reading::LoadBalancer($fact)),
             Check::Certificates => Some(Reading::Certificates($fact)),
+            Check::Credentials => Some(Reading::Credentials($fact)),
             Check::Kubernetes => Some(Reading::Kubernetes($fact)),
             Check::Dns => Some(Reading::Dns($fact)),
             Check::RancherAgent => Some(Reading::RancherAgent($fact)),
@@ -86,6 +90,7 @@ impl Reading {
             Reading::Etcd(_) => Check::Etcd,
             Reading::LoadBalancer(_) => Check::LoadBalancer,
             Reading::Certificates(_) => Check::Certificates,
+            Reading::Credentials(_) => Check::Credentials,
             Reading::Kubernetes(_) => Check::Kubernetes,
             Reading::Dns(_) => Check::Dns,
             Reading::RancherAgent(_) => Check::RancherAgent,
@@ -125,6 +130,7 @@ impl Reading {
             Reading::Etcd(fact) => facts.etcd = Some(fact),
             Reading::LoadBalancer(fact) => facts.load_balancer = Some(fact),
             Reading::Certificates(fact) => facts.certificates = Some(fact),
+            Reading::Credentials(fact) => facts.credentials = Some(fact),
             Reading::Kubernetes(fact) => facts.kubernetes = Some(fact),
             Reading::Dns(fact) => facts.dns = Some(fact),
             Reading::RancherAgent(fact) => facts.rancher_agent = Some(fact),

@@ -10,6 +10,7 @@ use outrider_protocol::{Check, ClockOffset, Fact, Peers, UnknownCause};
 use tokio::sync::Mutex;
 
 use super::certificates::CertificatesWatch;
+use super::credentials::CredentialsWatch;
 use super::etcd::EtcdWatch;
 use super::kubernetes::NeighbourWatch;
 use super::load_balancer::BalancerWatch;
@@ -46,6 +47,7 @@ pub struct Machine {
     etcd: EtcdWatch,
     balancers: BalancerWatch,
     certificates: CertificatesWatch,
+    credentials: CredentialsWatch,
     neighbours: NeighbourWatch,
     dns: Arc<Mutex<sense::dns::Memory>>,
     rancher_agent: Arc<Mutex<sense::rancher_agent::Memory>>,
@@ -59,6 +61,7 @@ impl Machine {
             etcd: EtcdWatch::default(),
             balancers: BalancerWatch::default(),
             certificates: CertificatesWatch::default(),
+            credentials: CredentialsWatch::default(),
             neighbours: NeighbourWatch::default(),
             dns: Arc::default(),
             // The environment of this process is read once, here at its start.
@@ -110,6 +113,15 @@ impl Sensors for Machine {
                     let limit =
                         settings.checks.get(&Check::Certificates).map_or(LIMIT, |check| check.timeout);
                     Some(Reading::Certificates(certificates.look(&cx, limit).await))
+                })
+            }
+            Check::Credentials => {
+                let credentials = self.credentials.clone();
+                Box::pin(async move {
+                    let _guard = guard;
+                    let settings = &context.settings;
+                    let limit = settings.checks.get(&Check::Credentials).map_or(LIMIT, |check| check.timeout);
+                    Some(Reading::Credentials(credentials.look(&cx, &settings.credentials, limit).await))
                 })
             }
             Check::Kubernetes => {

@@ -226,17 +226,25 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// An array of exactly three integers.
+    /// Three integers.
     pub(super) fn three(&mut self, key: &str, what: &str) -> Option<[i64; 3]> {
-        let expected = format!("three integers: {what}");
-        self.parsed(key, &expected, |value| match value {
+        self.integers(key, &format!("three integers: {what}"))
+    }
+
+    /// Two integers.
+    pub(super) fn two(&mut self, key: &str, what: &str) -> Option<[i64; 2]> {
+        self.integers(key, &format!("two integers: {what}"))
+    }
+
+    fn integers<const N: usize>(&mut self, key: &str, expected: &str) -> Option<[i64; N]> {
+        self.parsed(key, expected, |value| match value {
             Value::Array(items) => {
                 let numbers: Vec<i64> = items
                     .iter()
                     .filter_map(|node| if let Value::Integer(i) = node.value { Some(i) } else { None })
                     .collect();
-                Some(match <[i64; 3]>::try_from(numbers) {
-                    Ok(three) if items.len() == 3 => Ok(three),
+                Some(match <[i64; N]>::try_from(numbers) {
+                    Ok(all) if items.len() == N => Ok(all),
                     _ => Err(format!("expected {expected}")),
                 })
             }

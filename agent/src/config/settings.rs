@@ -30,6 +30,8 @@ pub struct Settings {
     pub dns: DnsSettings,
     /// `[etcd]`.
     pub etcd: EtcdSettings,
+    /// `[credentials]`.
+    pub credentials: CredentialSettings,
     /// `[[load_balancer]]`.
     pub load_balancers: Vec<LoadBalancerSettings>,
     /// `[topology]`.
@@ -55,6 +57,7 @@ impl Default for Settings {
             probes_per_minute: 60,
             dns: DnsSettings::default(),
             etcd: EtcdSettings::default(),
+            credentials: CredentialSettings::default(),
             load_balancers: Vec::new(),
             topology: TopologySettings::default(),
             guest_agent: GuestAgentSettings::default(),
@@ -108,6 +111,7 @@ impl CheckSettings {
             Check::Etcd => (120, 10),
             Check::LoadBalancer => (60, 30),
             Check::Certificates => (600, 20),
+            Check::Credentials => (600, 30),
             Check::Kubernetes => (60, 20),
             Check::Dns => (60, 20),
             _ => (60, 10),
@@ -138,6 +142,23 @@ pub struct EtcdSettings {
     pub key: Option<PathBuf>,
     /// etcd's election timeout, when it is not the distribution's default.
     pub election_timeout: Option<Duration>,
+}
+
+/// `[credentials]`: kubeconfigs of RKE2, K3s, kubeadm, Rancher's system agent and Harvester are found without it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CredentialSettings {
+    /// More kubeconfigs to look at.
+    pub kubeconfigs: Vec<PathBuf>,
+    /// Whether one request is made with a credential that may be read whole.
+    pub verify: bool,
+    /// A kubeconfig that may read cloud credentials and tokens in Rancher's own cluster.
+    pub rancher_kubeconfig: Option<PathBuf>,
+}
+
+impl Default for CredentialSettings {
+    fn default() -> Self {
+        Self { kubeconfigs: Vec::new(), verify: true, rancher_kubeconfig: None }
+    }
 }
 
 /// `[[load_balancer]]`.

@@ -43,6 +43,15 @@ fsync_warn = "20ms"
 
 [checks.load-balancer]
 interval = "1h30m"
+probes_per_minute = 12
+
+[checks.credentials]
+days = [20, 5]
+
+[credentials]
+kubeconfigs = ["/root/terraform.yaml"]
+verify = false
+rancher_kubeconfig = "/etc/rancher/rke2/rke2.yaml"
 
 [checks.certificates]
 days = [90, 20, 3]
@@ -131,6 +140,9 @@ fn every_key_of_the_contract_is_read() {
     assert_eq!(s.checks[&Check::LoadBalancer].interval, Duration::from_secs(5400));
     assert_eq!(s.neighbour_interval, Duration::from_secs(30));
     assert_eq!(s.thresholds.certificate_days, [90, 20, 3]);
+    assert_eq!((s.thresholds.credential_days, s.probes_per_minute), ([20, 5], 12));
+    assert_eq!(s.credentials.kubeconfigs, [std::path::PathBuf::from("/root/terraform.yaml")]);
+    assert!(!s.credentials.verify && s.credentials.rancher_kubeconfig.is_some());
     assert_eq!(s.etcd.endpoints, ["https://127.0.0.1:2379", "https://[2001:db8::1]:2379"]);
     let balancer = &s.load_balancers[0];
     assert_eq!(

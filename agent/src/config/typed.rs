@@ -12,7 +12,7 @@ use super::written::Table;
 use crate::net::Url;
 
 /// Checks of later versions: known words, so that a configuration written ahead of an upgrade is no error.
-const LATER_CHECKS: [&str; 3] = ["topology", "credentials", "eks-anywhere"];
+const LATER_CHECKS: [&str; 2] = ["topology", "eks-anywhere"];
 
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -25,6 +25,7 @@ pub(super) fn settings(table: &Table, problems: &mut Vec<Problem>, notes: &mut V
     coordinator(&mut root, &mut settings.coordinator);
     checks(&mut root, &mut settings, notes);
     etcd(&mut root, &mut settings.etcd);
+    credentials(&mut root, &mut settings.credentials);
     settings.load_balancers = load_balancers(&mut root);
     // A fleet of agents that all try every backend would be a load of its own, and they see no more than the servers do.
     let is_agent = matches!(settings.node.profile, Profile::RancherHaAgent | Profile::K3sAgent);
@@ -149,6 +150,14 @@ fn one_check(section: &mut Section, check: &Check, settings: &mut Settings) {
                 set(&mut thresholds.certificate_days, days);
             }
         }
+        Check::Credentials => {
+            let days = section.two("days", "days that warn and are an error, such as [14, 7]");
+            if days.is_some_and(|[warn, error]| warn < error || error < 0) {
+                section.problem("days", "expected falling numbers, such as [14, 7]");
+            } else {
+                set(&mut thresholds.credential_days, days);
+            }
+        }
         Check::Kubernetes => {
             set(&mut settings.neighbour_interval, section.duration("neighbour_interval", SECOND, DAY));
         }
@@ -232,6 +241,14 @@ fn etcd(root: &mut Section, etcd: &mut EtcdSettings) {
         (None, Some(_)) => section.problem("key", "has no certificate beside it; write etcd.cert too"),
         _ => {}
     }
+    root.absorb(section);
+}
+
+fn credentials(root: &mut Section, credentials: &mut CredentialSettings) {
+    let mut section = root.section("credentials");
+    set(&mut credentials.kubeconfigs, section.texts("kubeconfigs", path));
+    set(&mut credentials.verify, section.boolean("verify"));
+    credentials.rancher_kubeconfig = section.text("rancher_kubeconfig", path);
     root.absorb(section);
 }
 

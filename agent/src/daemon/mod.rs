@@ -5,6 +5,7 @@
 
 mod desired;
 mod once;
+mod paths;
 mod schedule;
 mod start;
 mod state;

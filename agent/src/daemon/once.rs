@@ -8,6 +8,7 @@ use outrider_protocol::{Condition, Fact, NodeState, NotApplicable, Outcome, Plan
 use serde::Serialize;
 
 use super::RunError;
+use super::paths::paths_of;
 use super::start::{self, StateFolder};
 use super::state::{identity_of, network_of};
 use crate::act::{self, Action, TurnInput};
@@ -81,7 +82,7 @@ pub async fn once(
             identity,
             conditions: latched.conditions.clone(),
             etcd: facts.checks.etcd.clone(),
-            load_balancer: facts.checks.load_balancer.clone(),
+            paths: paths_of(&facts.checks),
             network: network_of(&facts.checks),
             zone: String::new(),
             region: String::new(),

@@ -9,6 +9,7 @@ use outrider_protocol::{
     NodeRef, NodeState, Severity, Timestamp, Transition, TypeMeta, UnknownCause,
 };
 
+use super::paths::PathMemory;
 use crate::act::{AgentStatus, CheckStatus};
 use crate::capture::{VERSION, node_ref};
 use crate::checks::Reading;
@@ -30,6 +31,8 @@ pub(super) struct State {
     /// Problems of the state folder that are not the spool's; empty when there are none.
     pub(super) storage_problem: String,
     latches: Vec<Latch>,
+    /// What tries at balancers came to lately.
+    paths: PathMemory,
     /// The facts, as of the last turn with the latches before it: judged again, they give the verdict byte for byte.
     /// Readings go in just before they are judged, in the same turn.
     pub(super) facts: NodeFacts,
@@ -66,6 +69,7 @@ impl State {
             started_at: now,
             storage_problem: String::new(),
             latches,
+            paths: PathMemory::default(),
             facts,
             verdict,
         };
@@ -117,6 +121,9 @@ impl State {
 
     /// Puts a reading in place of the earlier one.
     pub(super) fn take_reading(&mut self, reading: Reading) {
+        if let Reading::LoadBalancer(fact) = &reading {
+            self.paths.take(fact);
+        }
         reading.store(&mut self.facts.checks);
     }
 
@@ -197,6 +204,7 @@ impl State {
             of(Check::Etcd, c.etcd.as_ref()),
             of(Check::LoadBalancer, c.load_balancer.as_ref()),
             of(Check::Certificates, c.certificates.as_ref()),
+            of(Check::Credentials, c.credentials.as_ref()),
             of(Check::Kubernetes, c.kubernetes.as_ref()),
             of(Check::Dns, c.dns.as_ref()),
             of(Check::RancherAgent, c.rancher_agent.as_ref()),
@@ -208,13 +216,15 @@ impl State {
     pub(super) fn node_state(&self, known_digest: Option<&str>) -> Option<NodeState> {
         let checks = &self.facts.checks;
         let identity = identity_of(checks);
-        let digest = NodeState::digest_with(&identity, &self.verdict.conditions, checks.etcd.as_ref());
+        let paths = self.paths.totals();
+        let digest =
+            NodeState::digest_with(&identity, &self.verdict.conditions, checks.etcd.as_ref(), &paths);
         (known_digest != Some(digest.as_str())).then(|| NodeState {
             digest,
             identity,
             conditions: self.verdict.conditions.clone(),
             etcd: checks.etcd.clone(),
-            load_balancer: checks.load_balancer.clone(),
+            paths,
             network: network_of(checks),
             zone: String::new(),
             region: String::new(),

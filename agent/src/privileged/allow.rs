@@ -2,7 +2,8 @@
 //!
 //! The list is short and named file by file: what the checks need and nothing more. An entry is a *base* folder and a
 //! pattern below it; `*` stands for any run of characters inside one name. More comes only from files that nobody but
-//! root can have written: `/etc/outrider/helper.d/*.conf` (a path a line) and `[etcd]` of the agent's configuration.
+//! root can have written: `/etc/outrider/helper.d/*.conf` (a path a line) and `[etcd]` and `[credentials]` of the
+//! agent's configuration.
 //!
 //! Bases of RKE2 and K3s are their data folders, which may be configured (`data-dir`) or be links to another disk
 //! (`facts/rke2-k3s-on-disk.md`); their configuration itself, and etcd's, is passed as an excerpt only (see `excerpt`).
@@ -73,6 +74,17 @@ const FILES: [(&str, &str); 20] = [
     ("/var/lib/kubelet/pki", "kubelet.crt"),
     ("/var/lib/kubelet", "kubeconfig"),
 ];
+/// Kubeconfigs elsewhere, of which an excerpt is passed: base, pattern.
+const KUBECONFIGS: [(&str, &str); 5] = [
+    ("/etc/rancher/rke2", "rke2.yaml"),
+    ("/etc/rancher/k3s", "k3s.yaml"),
+    ("/etc/kubernetes", "admin.conf"),
+    ("/etc/kubernetes", "super-admin.conf"),
+    // Where Harvester's documents put it for K3s and RKE2 (`facts/harvester-topology.md`, 7).
+    ("/etc/kubernetes", "cloud-config"),
+];
+/// The same below the data folder of RKE2 and of K3s (rancher/rancher, `pkg/capr/planner/config.go`).
+const CLOUD_PROVIDER: &str = "etc/config-files/cloud-provider-config";
 /// Folders elsewhere.
 const FOLDERS: [&str; 14] = [
     "/etc/kubernetes/ssl",
@@ -145,6 +157,9 @@ impl AllowList {
         for folder in FOLDERS {
             list.add(Kind::Folder, folder, "");
         }
+        for (base, name) in KUBECONFIGS {
+            list.add(Kind::Excerpt(Document::Kubeconfig), base, name);
+        }
         list.add(Kind::Excerpt(Document::EtcdPod), "/etc/kubernetes/manifests", "etcd.yaml");
         list.add(Kind::Excerpt(Document::Kubelet), "/var/lib/kubelet", "config.yaml");
         list.add(Kind::Excerpt(Document::SystemAgent), "/etc/rancher/agent", "config.yaml");
@@ -168,6 +183,7 @@ impl AllowList {
                 RANCHER_FOLDERS.iter().for_each(|p| list.add(Kind::Folder, base, p));
                 list.add(Kind::Excerpt(Document::EtcdConfig), base, "server/db/etcd/config");
                 list.add(Kind::Excerpt(Document::Kubelet), base, "agent/etc/kubelet.conf.d/*.conf");
+                list.add(Kind::Excerpt(Document::Kubeconfig), base, CLOUD_PROVIDER);
             }
             if let Some(folder) = configured.snapshots {
                 list.add(Kind::Folder, &folder, "");
@@ -186,9 +202,10 @@ impl AllowList {
                 }
             }
         }
-        for path in drop_ins(&trust, &mut problems).into_iter().chain(agent_paths(&trust, &mut problems)) {
+        let own = drop_ins(&trust, &mut problems).into_iter().map(|path| (Kind::File, path));
+        for (kind, path) in own.chain(agent_paths(&trust, &mut problems)) {
             match split(&path) {
-                Some((base, pattern)) => list.add(Kind::File, base, pattern),
+                Some((base, pattern)) => list.add(kind, base, pattern),
                 None => problems
                     .push(format!("{path:?} is no absolute path without `..` and without `*` in a folder")),
             }
@@ -351,8 +368,9 @@ fn drop_ins(trust: &Trust, problems: &mut Vec<String>) -> Vec<String> {
     lines.filter(|l| !l.is_empty()).map(str::to_owned).collect()
 }
 
-/// `ca`, `cert` and `key` of `[etcd]` in the agent's configuration.
-fn agent_paths(trust: &Trust, problems: &mut Vec<String>) -> Vec<String> {
+/// What the agent's configuration names: `ca`, `cert` and `key` of `[etcd]` and `rancher_kubeconfig` of `[credentials]`
+/// whole, `kubeconfigs` as excerpts.
+fn agent_paths(trust: &Trust, problems: &mut Vec<String>) -> Vec<(Kind, String)> {
     let [file, folder] = AGENT_CONFIG;
     let mut files = vec![PathBuf::from(file)];
     files.extend(names(trust, folder, ".toml", problems));
@@ -363,7 +381,13 @@ fn agent_paths(trust: &Trust, problems: &mut Vec<String>) -> Vec<String> {
         let Ok(table) = text.parse::<toml::Table>() else { continue };
         let etcd = table.get("etcd").and_then(toml::Value::as_table);
         let values = ["ca", "cert", "key"].map(|k| etcd.and_then(|t| t.get(k)?.as_str()));
-        paths.extend(values.into_iter().flatten().map(str::to_owned));
+        let credentials = table.get("credentials").and_then(toml::Value::as_table);
+        let rancher = credentials.and_then(|t| t.get("rancher_kubeconfig")?.as_str());
+        let whole = values.into_iter().flatten().chain(rancher);
+        paths.extend(whole.map(|path| (Kind::File, path.to_owned())));
+        let named = credentials.and_then(|t| t.get("kubeconfigs")?.as_array()).into_iter().flatten();
+        let named = named.filter_map(toml::Value::as_str);
+        paths.extend(named.map(|path| (Kind::Excerpt(Document::Kubeconfig), path.to_owned())));
     }
     paths
 }

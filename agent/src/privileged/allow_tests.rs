@@ -260,3 +260,32 @@ proptest! {
         prop_assert_eq!(name_matches(&pattern, &name), pattern == name);
     }
 }
+
+#[test]
+fn kubeconfigs_are_passed_as_excerpts_unless_root_says_otherwise() {
+    let root = Root::new();
+    let excerpt =
+        |list: &AllowList, path: &str| list.find(Kind::Excerpt(Document::Kubeconfig), path).is_some();
+    root.write("/etc/rancher/rke2/config.yaml", "data-dir: /data/rke2\n", 0o600);
+    let (list, _) = root.load();
+    for path in [
+        "/etc/rancher/rke2/rke2.yaml",
+        "/etc/rancher/k3s/k3s.yaml",
+        "/etc/kubernetes/admin.conf",
+        "/etc/kubernetes/cloud-config",
+        "/var/lib/rancher/k3s/etc/config-files/cloud-provider-config",
+        "/data/rke2/etc/config-files/cloud-provider-config",
+    ] {
+        assert!(excerpt(&list, path) && !allowed(&list, path), "{path}");
+    }
+    assert!(!excerpt(&list, "/root/.kube/config"));
+    let config = "[credentials]\nkubeconfigs = ['/root/.kube/config']\nrancher_kubeconfig = '/etc/rancher/rke2/rke2.yaml'\n";
+    root.write("/etc/outrider/agent.toml", config, 0o644);
+    let (list, problems) = root.load();
+    assert_eq!(problems, Vec::<String>::new());
+    assert!(excerpt(&list, "/root/.kube/config") && !allowed(&list, "/root/.kube/config"));
+    assert!(allowed(&list, "/etc/rancher/rke2/rke2.yaml"));
+    // Not root's own file: it opens nothing.
+    root.write("/etc/outrider/agent.toml", config, 0o666);
+    assert!(!allowed(&root.load().0, "/etc/rancher/rke2/rke2.yaml"));
+}

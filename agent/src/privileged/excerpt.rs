@@ -6,7 +6,8 @@
 //! out. etcd's own configuration has no secret that we know of, and whoever wrote it may have put one in: of it only
 //! the keys pass that say who the member means to be. rancher-system-agent's connection file holds a token: of its
 //! kubeconfig pass the server and its authorities. Of environment files, which may hold anything, pass the proxies, without
-//! their passwords.
+//! their passwords. Of other kubeconfigs pass the names in them, their servers, their public certificates and what their
+//! tokens say of themselves: when each ends, which is all that a check needs.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,6 +17,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use serde_json::{Value, json};
 
+use crate::sense::credentials::kubeconfig_excerpt;
 use crate::sense::etcd::flags as etcd_flags;
 use crate::sense::rancher::{
     DATASTORE, KUBELET_ARG, SERVER, assignments, flag_of, flags, mapping, scheme, service_lines, split, words,
@@ -56,6 +58,8 @@ pub enum Document {
     Unit,
     /// An environment file of their units or of rancher-system-agent's.
     Environment,
+    /// A kubeconfig: of its tokens what they say of themselves, of its keys that they are there.
+    Kubeconfig,
 }
 
 impl Document {
@@ -65,6 +69,10 @@ impl Document {
         match self {
             Document::Unit => return Ok(unit(text)),
             Document::Environment => return Ok(environment(text)),
+            Document::Kubeconfig => {
+                let kept = kubeconfig_excerpt(text);
+                return serde_json::to_string(&kept).map_err(|_| "what may be known of it cannot be written");
+            }
             _ if text.trim().is_empty() => return Ok("{}".to_owned()),
             _ => {}
         }
@@ -81,7 +89,8 @@ impl Document {
             }
             Document::SystemAgent => rancher_agent::config_excerpt(all),
             Document::RancherConnection => rancher_agent::connection_excerpt(&all),
-            Document::Rancher | Document::Unit | Document::Environment => rancher(all),
+            // The last three are no mappings: passed above, or told as the first.
+            Document::Rancher | Document::Unit | Document::Environment | Document::Kubeconfig => rancher(all),
         };
         serde_json::to_string(&kept).map_err(|_| "what may be known of it cannot be written")
     }

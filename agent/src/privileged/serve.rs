@@ -185,7 +185,7 @@ enum Answer {
 }
 
 /// Kinds of entries that answer to "open".
-const OPENED: [Kind; 9] = [
+const OPENED: [Kind; 10] = [
     Kind::File,
     Kind::Excerpt(Document::Rancher),
     Kind::Excerpt(Document::EtcdConfig),
@@ -195,6 +195,7 @@ const OPENED: [Kind; 9] = [
     Kind::Excerpt(Document::RancherConnection),
     Kind::Excerpt(Document::Unit),
     Kind::Excerpt(Document::Environment),
+    Kind::Excerpt(Document::Kubeconfig),
 ];
 
 impl Helper {
@@ -225,7 +226,7 @@ impl Helper {
                     Document::Rancher | Document::Unit | Document::Environment => {
                         trust.read(Path::new(path), MAX_CONFIG)
                     }
-                    // Its folder may belong to etcd's own user: no link is followed.
+                    // Its folder may belong to another user: no link is followed.
                     _ => trust
                         .resolve(base)
                         .and_then(|b| trust.open_file(&b, &below))

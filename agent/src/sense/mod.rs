@@ -7,6 +7,7 @@ pub mod certificates;
 pub mod clock;
 pub mod cloud_init;
 mod cluster;
+pub mod credentials;
 pub mod dns;
 pub mod etcd;
 pub(crate) mod file;

@@ -172,7 +172,7 @@ pub(crate) fn acknowledge(
     acknowledged: u64,
     resync: bool,
 ) -> ReportAck {
-    let desired = (node.desired_generation() != generation).then(|| node.inner().record.desired.clone());
+    let desired = (node.desired_generation() != generation).then(|| node.desired());
     ReportAck {
         meta: TypeMeta::new("ReportAck"),
         acknowledged,

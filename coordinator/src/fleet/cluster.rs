@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use outrider_diagnosis::fleet::{Member, Received, judge_cluster, picture};
+use outrider_diagnosis::fleet::{Member, Received, judge_cluster, matrices, picture};
 use outrider_diagnosis::latch;
 use outrider_protocol::{
     ClusterView, Condition, ConditionType, Fact, Latch, NodeState, ReasonCode, Status, Timestamp, Transition,
@@ -117,10 +117,12 @@ impl Cluster {
         }
     }
 
-    /// True when a member reports etcd or its network, so that silence and time can change the verdict.
+    /// True when a member reports etcd, its network or its tries at a balancer, so that silence and time can change the
+    /// verdict.
     pub(crate) fn has_etcd(&self) -> bool {
         let members: Vec<_> = self.members().values().cloned().collect();
-        members.iter().any(|n| n.inner().state().is_some_and(|s| s.etcd.is_some() || s.network.is_some()))
+        let tells = |s: &NodeState| s.etcd.is_some() || s.network.is_some() || !s.paths.is_empty();
+        members.iter().any(|n| n.inner().state().is_some_and(|s| tells(s)))
             || !self.judged().latches.is_empty()
     }
 
@@ -189,6 +191,7 @@ impl Cluster {
             nodes: known.iter().map(|k| k.record.name.clone()).collect(),
             conditions: self.judged().conditions.clone(),
             etcd: picture(&views, now),
+            paths: matrices(&views),
         }
     }
 }
@@ -218,6 +221,8 @@ impl Known {
             etcd: state.and_then(|s| s.etcd.as_ref()),
             network: state.and_then(|s| s.network.as_ref()),
             received: self.received,
+            addresses: state.map_or(&[], |s| s.identity.addresses.as_slice()),
+            paths: state.map_or(&[], |s| s.paths.as_slice()),
         }
     }
 }

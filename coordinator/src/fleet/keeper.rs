@@ -22,6 +22,9 @@ const COALESCE: Duration = Duration::from_millis(100);
 /// Turns between judgements of clusters in which nothing was reported and nothing waits to be shown.
 const TURNS_PER_REVIEW: u32 = 3;
 
+/// Turns between two sharings of the probes at load balancers.
+const TURNS_PER_SHARING: u32 = 30;
+
 /// Judges until it is dropped. `progress` is called every turn: the watchdog lives on it.
 pub(crate) async fn keep(fleet: Arc<Fleet>, registrar: Arc<Registrar>, progress: impl Fn()) {
     let mut turn = tokio::time::interval(TURN);
@@ -47,6 +50,9 @@ pub(crate) async fn keep(fleet: Arc<Fleet>, registrar: Arc<Registrar>, progress:
                 if turns.is_multiple_of(TURNS_PER_REVIEW) {
                     fleet.review_clusters(|cluster| cluster.has_etcd());
                     fleet.review_identities(&registrar);
+                }
+                if turns.is_multiple_of(TURNS_PER_SHARING) {
+                    fleet.share_probes();
                 }
                 progress();
             }

@@ -19,6 +19,7 @@ mod hearing;
 pub(crate) mod keeper;
 pub(crate) mod node;
 mod peers;
+mod probes;
 mod report;
 pub(crate) mod saver;
 

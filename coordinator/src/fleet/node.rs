@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use outrider_diagnosis::fleet::Received;
 use outrider_protocol::{
-    Condition, ConditionType, Latch, NodeState, NodeView, Profile, Status, Timestamp, TypeMeta,
+    Condition, ConditionType, Latch, NodeConfig, NodeState, NodeView, Profile, Status, Timestamp, TypeMeta,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use super::Cluster;
 use super::hearing::{self, Hearing};
 use super::saver::SavedNode;
+use super::{Cluster, probes};
 use crate::enrol::{Enrolment, NodeRecord};
 use crate::server::pace::Pace;
 
@@ -96,6 +96,8 @@ pub(crate) struct Node {
     interval_seconds: AtomicU32,
     /// Generation of the desired configuration.
     desired_generation: AtomicU64,
+    /// Its share of the fleet's probes a minute; 0 when it keeps its own number.
+    probe_share: AtomicU32,
     may_speak: AtomicBool,
     is_silent: AtomicBool,
     /// Position of the feed at its last change.
@@ -131,6 +133,7 @@ impl Node {
             holding: AtomicU32::new(0),
             interval_seconds: AtomicU32::new(interval),
             desired_generation: AtomicU64::new(record.desired.generation),
+            probe_share: AtomicU32::new(0),
             may_speak: AtomicBool::new(record.enrolment == Enrolment::Approved),
             is_silent: AtomicBool::new(saved.silence.is_some()),
             changed_at: AtomicU64::new(0),
@@ -238,9 +241,23 @@ impl Node {
         }
     }
 
-    /// Generation of the desired configuration; 0 when nothing is desired.
+    /// Generation of the desired configuration, its share of probes included; 0 when nothing is desired.
     pub(crate) fn desired_generation(&self) -> u64 {
-        self.desired_generation.load(Ordering::Acquire)
+        let stored = self.desired_generation.load(Ordering::Acquire);
+        probes::generation(stored, self.probe_share.load(Ordering::Acquire))
+    }
+
+    /// What is desired of it, its share of probes included.
+    pub(crate) fn desired(&self) -> NodeConfig {
+        let share = self.probe_share.load(Ordering::Acquire);
+        probes::with_share(self.inner().record.desired.clone(), share)
+    }
+
+    /// Gives it a share of the fleet's probes, and wakes held heartbeats when that is another than before.
+    pub(super) fn share_probes(&self, share: u32) {
+        if self.probe_share.swap(share, Ordering::AcqRel) != share {
+            self.wake.notify_waiters();
+        }
     }
 
     /// Position of the feed at its last change.

@@ -347,7 +347,7 @@ impl Agent {
             identity,
             conditions,
             etcd: None,
-            load_balancer: None,
+            paths: Vec::new(),
             network: None,
             zone: "zone-1".to_owned(),
             region: "region-1".to_owned(),

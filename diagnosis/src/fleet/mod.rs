@@ -13,6 +13,7 @@ mod join;
 mod learners;
 mod membership;
 mod neighbours;
+mod paths;
 mod picture;
 mod reports;
 mod snapshots;
@@ -24,6 +25,7 @@ use std::time::Duration;
 
 use outrider_protocol::{Check, ConditionType, NotApplicable, ReasonCode as R, Severity, Status, Timestamp};
 
+pub use paths::{matrices, paths_of};
 pub use picture::picture;
 use reports::{Joined, View};
 pub use reports::{Member, Received};
@@ -38,12 +40,14 @@ const NAMED: usize = 7;
 const REDUCED_SHOWN: Duration = Duration::from_secs(3);
 
 /// The conditions over the whole cluster `cluster`, whose name is their subject: `EtcdQuorum`, `EtcdMembership`,
-/// `EtcdVersions`, `NodePortsReachable` and, where anybody looks for them, `EtcdSnapshots`.
+/// `EtcdVersions`, `NodePortsReachable` and, where anybody looks for them, `EtcdSnapshots`; and `LoadBalancerReachable`,
+/// whose subject is the balancer.
 ///
 /// Nothing applies to a cluster none of whose nodes has etcd. `now` is the coordinator's clock.
 pub fn judge_cluster(cluster: &str, members: &[Member<'_>], now: Timestamp) -> Judgement {
     let mut out = judge_etcd(cluster, members, now);
     neighbours::add(&mut out, cluster, members, now);
+    paths::add(&mut out, members, now);
     out.sorted()
 }
 

@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use outrider_protocol::{
-    EndpointFacts, EtcdFacts, Fact, Member as EtcdMember, MemberList, NodeNetwork, Status, Timestamp,
+    BalancerPaths, EndpointFacts, EtcdFacts, Fact, Member as EtcdMember, MemberList, NodeNetwork, Status,
+    Timestamp,
 };
 
 use super::{NAMED, join, snapshots};
@@ -35,6 +36,10 @@ pub struct Member<'a> {
     /// When that report came in; `None` where nobody received it, as with a captured file: the node's clock is taken
     /// for ours then, as far as it is not ahead.
     pub received: Option<Received>,
+    /// Its own addresses with prefix length.
+    pub addresses: &'a [String],
+    /// Its last report of what its tries at load balancers came to.
+    pub paths: &'a [BalancerPaths],
 }
 
 /// When a report came in, by both clocks: how old its readings are does not hang on whether the node's clock is right.

@@ -42,6 +42,7 @@ fn ready(agent: &AgentFacts, at: Timestamp, facts: &NodeFacts) -> Finding {
         c.etcd.is_some(),
         c.load_balancer.is_some(),
         c.certificates.is_some(),
+        c.credentials.is_some(),
     ];
     let read = read.iter().filter(|r| **r).count();
     if read == 0 {

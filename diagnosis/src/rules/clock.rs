@@ -1,4 +1,7 @@
-//! `ClockSynchronized`: the kernel's own word and the offset to the coordinator.
+//! `ClockSynchronized`: the kernel's own word, the offset to the coordinator, and what other machines' clocks say of who is
+//! wrong.
+
+mod peers;
 
 use std::time::Duration;
 
@@ -7,9 +10,10 @@ use outrider_protocol::{
     Timestamp,
 };
 
+use self::peers::Whose;
 use super::unread;
 use crate::finding::Finding;
-use crate::wording::Span;
+use crate::wording::{Span, names};
 
 const TYPE: ConditionType = ConditionType::ClockSynchronized;
 const RAISE: Duration = Duration::from_secs(60);
@@ -25,13 +29,29 @@ pub(super) fn judge(clock: &ClockFacts, at: Timestamp, facts: &NodeFacts) -> Fin
         _ => "no time service found".to_owned(),
     };
     let offset = clock.coordinator.value();
+    let others = peers::of(facts);
     if let Some(offset) = offset {
         // No truer than its uncertainty: what may be the network is not held against the clock.
         let certain = offset.offset_ms.saturating_abs().saturating_sub(offset.uncertainty_ms.max(0));
         if certain > limits.clock_warn_ms {
+            let whose = peers::whose(offset, &others, limits.clock_warn_ms);
+            if let Whose::Coordinators(agree) = &whose {
+                let message = format!(
+                    "This clock is {}, and {agree} agree with this one: it is the coordinator's that is wrong; {keeper}.",
+                    Offset(offset)
+                );
+                return peer_wrong(at, message);
+            }
             let severity = if certain > limits.clock_error_ms { Severity::Error } else { Severity::Warn };
+            let who = match &whose {
+                Whose::Ours(agree) => {
+                    format!("; {agree} agree with that one, so it is this clock that is wrong")
+                }
+                _ if others.is_empty() => String::new(),
+                _ => "; other clocks do not tell which of the two is wrong".to_owned(),
+            };
             let message = format!(
-                "This clock is {}; limits {} ms and {} ms; {keeper}.",
+                "This clock is {}; limits {} ms and {} ms; {keeper}{who}.",
                 Offset(offset),
                 limits.clock_warn_ms,
                 limits.clock_error_ms
@@ -45,6 +65,34 @@ pub(super) fn judge(clock: &ClockFacts, at: Timestamp, facts: &NodeFacts) -> Fin
         }
     }
 
+    let off = peers::off(&others, limits.clock_warn_ms);
+    if let (None, Some((by_ms, who))) = (offset, peers::against_us(&others, limits.clock_warn_ms)) {
+        let severity =
+            if by_ms.saturating_abs() > limits.clock_error_ms { Severity::Error } else { Severity::Warn };
+        let way = if by_ms < 0 { "behind" } else { "ahead of" };
+        let message = format!(
+            "This clock is {} ms {way} those of {who}, which agree with each other (by the Date of their answers); {keeper}.",
+            by_ms.saturating_abs()
+        );
+        return Finding::new(TYPE, Status::False, severity, ReasonCode::ClockSkewed, at, message)
+            .waits(RAISE, CLEAR)
+            .advice("Repair this machine's time service (chronyc tracking, timedatectl); judge no end by this clock until then.");
+    }
+    let is_kept = matches!(&clock.kernel, Fact::Known { value, .. } if value.synchronized);
+    if !off.is_empty() && (offset.is_some() || is_kept) {
+        let who = names(off.iter().map(|peer| format!("{} ({} ms)", peer.name, peer.offset_ms)), 4);
+        let vouch = if offset.is_some() { "agrees with the coordinator's" } else { "is kept" };
+        let message = format!(
+            "This clock {vouch} and differs from those of {who}, by the Date of their answers; {keeper}."
+        );
+        return peer_wrong(at, message);
+    }
+    let early = peers::begins_latest(facts).map_or_else(String::new, |from| {
+        format!(
+            " A certificate met here begins only in {} by this clock: it may well be behind.",
+            Span(from.since(facts.now))
+        )
+    });
     let by_peer = offset.map(|o| format!("; {}", Offset(o))).unwrap_or_default();
     match &clock.kernel {
         Fact::Known { value: KernelClock { synchronized: true, estimated_error_us, .. }, .. } => Finding::new(
@@ -60,11 +108,12 @@ pub(super) fn judge(clock: &ClockFacts, at: Timestamp, facts: &NodeFacts) -> Fin
             let uptime = facts.checks.host.as_ref().and_then(Fact::value).and_then(|h| h.uptime_seconds.value());
             let young = uptime.is_some_and(|s| *s < BOOT_GRACE_SECONDS);
             // An offset that was measured and is small is the better evidence; without one nobody vouches.
-            let severity = if offset.is_some() || young { Severity::Info } else { Severity::Warn };
+            let calm = (offset.is_some() || young) && early.is_empty();
+            let severity = if calm { Severity::Info } else { Severity::Warn };
             let since_boot =
                 uptime.map(|s| format!(", {} after boot", Span(Duration::from_secs(*s)))).unwrap_or_default();
             let message = format!(
-                "Nobody disciplines the kernel's clock (maximum error {} us){since_boot}; {keeper}{by_peer}.",
+                "Nobody disciplines the kernel's clock (maximum error {} us){since_boot}; {keeper}{by_peer}.{early}",
                 kernel.maximum_error_us
             );
             Finding::new(TYPE, Status::False, severity, ReasonCode::ClockUnsynchronized, at, message)
@@ -93,6 +142,57 @@ pub(super) fn judge(clock: &ClockFacts, at: Timestamp, facts: &NodeFacts) -> Fin
                 "This system tells nothing about its clock, and no coordinator was heard.",
             ),
         },
+    }
+}
+
+/// Another machine's clock is wrong, by all that is known here: this one holds.
+fn peer_wrong(at: Timestamp, message: String) -> Finding {
+    Finding::new(TYPE, Status::True, Severity::Warn, ReasonCode::ClockOfPeerWrong, at, message)
+        .waits(RAISE, CLEAR)
+        .advice(
+            "Look at the time service of the machine that is named: it takes new certificates for not yet valid, or old ones \
+             for good, and its tokens end at another time. Leave this machine's clock as it is.",
+        )
+}
+
+/// Whether this machine's clock may be believed where an end hangs on it (`facts/credentials.md`, 7).
+pub(super) enum Trust {
+    /// Nothing speaks against it.
+    Believed,
+    /// It differs from the coordinator's: what the time would be by that one, and how far off this one is.
+    Skewed { now: Timestamp, why: String },
+    /// Something speaks against it, and the right time is not known; that it is behind may be.
+    Doubtful { why: String, behind: bool },
+    /// Its state is not known.
+    Unread { why: String },
+}
+
+impl Trust {
+    /// What the check `clock` says of it.
+    pub(super) fn of(facts: &NodeFacts) -> Self {
+        let clock = facts.checks.clock.as_ref().and_then(Fact::value);
+        if let Some(offset) = clock.and_then(|clock| clock.coordinator.value()) {
+            let certain = offset.offset_ms.saturating_abs().saturating_sub(offset.uncertainty_ms.max(0));
+            if certain > facts.thresholds.clock_error_ms {
+                let now = Timestamp::from_millis(facts.now.as_millis().saturating_sub(offset.offset_ms));
+                let off = Span(Duration::from_millis(offset.offset_ms.unsigned_abs()));
+                let way = if offset.offset_ms > 0 { "ahead of" } else { "behind" };
+                return Trust::Skewed {
+                    now,
+                    why: format!("this clock is {off} {way} that of {}", offset.peer),
+                };
+            }
+            // What agrees with the coordinator is right, whoever sets it.
+            return Trust::Believed;
+        }
+        match clock.map(|clock| &clock.kernel) {
+            Some(Fact::Known { value: kernel, .. }) if kernel.synchronized => Trust::Believed,
+            Some(Fact::Known { .. }) => Trust::Doubtful {
+                why: "nobody keeps this clock (the kernel calls it unsynchronised)".to_owned(),
+                behind: false,
+            },
+            _ => Trust::Unread { why: "whether anybody keeps this clock is not known".to_owned() },
+        }
     }
 }
 

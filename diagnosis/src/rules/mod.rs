@@ -8,12 +8,13 @@ mod agent;
 mod certificates;
 mod clock;
 mod cloud_init;
+mod credentials;
 mod dns;
 pub(crate) mod etcd;
 mod guest_agent;
 mod host;
 pub(crate) mod kubernetes;
-mod load_balancer;
+pub(crate) mod load_balancer;
 mod proxy;
 mod rancher_agent;
 
@@ -43,6 +44,9 @@ pub(crate) fn judge(facts: &NodeFacts) -> Judgement {
     }
     if let Some((certificates, at)) = open(&mut out, Check::Certificates, &checks.certificates) {
         certificates::judge(&mut out, certificates, at, facts);
+    }
+    if let Some((credentials, at)) = open(&mut out, Check::Credentials, &checks.credentials) {
+        credentials::judge(&mut out, credentials, at, facts);
     }
     if let Some((kubernetes, at)) = open(&mut out, Check::Kubernetes, &checks.kubernetes) {
         kubernetes::judge(&mut out, kubernetes, at, facts);

@@ -21,7 +21,7 @@ fn ready_once_something_was_read() {
     let starting = only(&judged(agent()), ConditionType::Ready);
     expect(&starting, Status::Unknown, Severity::Info, ReasonCode::AgentStarting, &["0.1.0"]);
     let running = only(&judge(&world::server(3)), ConditionType::Ready);
-    expect(&running, Status::True, Severity::Ok, ReasonCode::AgentRunning, &["7 checks"]);
+    expect(&running, Status::True, Severity::Ok, ReasonCode::AgentRunning, &["8 checks"]);
     let failing = world::server(3).with(|f| {
         f.checks.agent = Some(known(agent().with(|a| a.failing_checks = vec![Check::Etcd])));
     });

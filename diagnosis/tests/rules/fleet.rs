@@ -31,6 +31,8 @@ pub(crate) fn judged(nodes: &[Node]) -> Judgement {
             etcd: n.etcd.as_ref(),
             network: None,
             received: None,
+            addresses: &[],
+            paths: &[],
         })
         .collect();
     judge_cluster("prod", &members, now())

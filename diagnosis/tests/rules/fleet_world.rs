@@ -62,6 +62,8 @@ impl World {
             etcd: n.etcd.as_ref(),
             network: n.network.as_ref(),
             received: n.received,
+            addresses: &[],
+            paths: &[],
         };
         self.nodes.iter().map(member).collect()
     }

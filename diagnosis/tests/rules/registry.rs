@@ -462,6 +462,7 @@ fn node() -> impl Strategy<Value = NodeFacts> {
             of(fact(etcd())),
             of(fact(prop::collection::vec(balancer(), 0..3))),
             of(fact(certificates())),
+            of(fact(crate::credentials::any_credentials())),
             of(fact(kubernetes())),
             of(fact(crate::dns::any_dns())),
             of(fact(crate::rancher_agent::any_rancher_agent())),
@@ -472,7 +473,7 @@ fn node() -> impl Strategy<Value = NodeFacts> {
         .prop_map(
             |(
                 (host, clock, cloud_init, guest_agent),
-                (etcd, load_balancer, certificates, kubernetes, dns, rancher_agent, agent),
+                (etcd, load_balancer, certificates, credentials, kubernetes, dns, rancher_agent, agent),
                 profile,
             )| {
                 let checks = CheckFacts {
@@ -483,6 +484,7 @@ fn node() -> impl Strategy<Value = NodeFacts> {
                     etcd,
                     load_balancer,
                     certificates,
+                    credentials,
                     kubernetes,
                     dns,
                     rancher_agent,
@@ -516,6 +518,7 @@ proptest! {
             (Check::Etcd, facts.checks.etcd.is_some()),
             (Check::LoadBalancer, facts.checks.load_balancer.is_some()),
             (Check::Certificates, facts.checks.certificates.is_some()),
+            (Check::Credentials, facts.checks.credentials.is_some()),
             (Check::Kubernetes, facts.checks.kubernetes.is_some()),
             (Check::Dns, facts.checks.dns.is_some()),
             (Check::RancherAgent, facts.checks.rancher_agent.is_some()),
@@ -542,6 +545,8 @@ proptest! {
             etcd: Some(etcd),
             network: network.as_ref(),
             received: None,
+            addresses: &[],
+            paths: &[],
         }).collect();
         for f in fleet::judge_cluster("c", &members, world::now()).findings {
             check(&f)?;

@@ -116,7 +116,8 @@ async fn read(args: &SensorArgs, to_judge: bool, screen: &mut Screen) -> anyhow:
 /// The checks to read: an end of a certificate that is told by a wrong clock is unknown, so its check needs the clock.
 fn wanted(only: &[Check], to_judge: bool) -> Vec<Check> {
     let mut wanted = only.to_vec();
-    if to_judge && only.contains(&Check::Certificates) && !only.contains(&Check::Clock) {
+    let dated = [Check::Certificates, Check::Credentials].iter().any(|check| only.contains(check));
+    if to_judge && dated && !only.contains(&Check::Clock) {
         wanted.push(Check::Clock);
     }
     wanted
@@ -137,6 +138,7 @@ fn keep_only(facts: &mut NodeFacts, only: &[Check]) {
         etcd: checks.etcd.filter(|_| wanted(Check::Etcd)),
         load_balancer: checks.load_balancer.filter(|_| wanted(Check::LoadBalancer)),
         certificates: checks.certificates.filter(|_| wanted(Check::Certificates)),
+        credentials: checks.credentials.filter(|_| wanted(Check::Credentials)),
         kubernetes: checks.kubernetes.filter(|_| wanted(Check::Kubernetes)),
         dns: checks.dns.filter(|_| wanted(Check::Dns)),
         rancher_agent: checks.rancher_agent.filter(|_| wanted(Check::RancherAgent)),

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use outrider_diagnosis::fleet::{Member, judge_cluster};
-use outrider_protocol::{ClusterView, ConditionType, Fact, NodeConditions, NodeFacts, Status, TypeMeta};
+use outrider_protocol::{
+    BalancerPaths, ClusterView, ConditionType, Fact, NodeConditions, NodeFacts, Status, TypeMeta,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::cli::DiagnoseArgs;
@@ -71,7 +73,10 @@ fn table(diagnosis: &Diagnosis, layout: Layout) -> String {
         let etcd = cluster.etcd.as_ref();
         // Ages are told as of the capture, for nothing is known of the time since.
         let etcd = etcd.map(|e| crate::show::etcd::tables(e, e.observed_at, layout)).unwrap_or_default();
-        format!("cluster {}: {summary}\n\n{}{etcd}", cluster.name, report::rows(&cluster.conditions, layout))
+        let tried = cluster.paths.iter().flat_map(|matrix| &matrix.rows).map(|row| row.at).max();
+        let paths = crate::show::paths::tables(&cluster.paths, tried.unwrap_or_default(), layout);
+        let rows = report::rows(&cluster.conditions, layout);
+        format!("cluster {}: {summary}\n\n{rows}{etcd}{paths}", cluster.name)
     });
     let nodes = diagnosis.nodes.iter().map(|node| report::node(node, layout));
     clusters.chain(nodes).collect::<Vec<_>>().join("\n")
@@ -129,9 +134,12 @@ fn clusters(nodes: &[NodeFacts], verdicts: &[NodeConditions]) -> Vec<ClusterView
     let several = by_cluster.into_iter().filter(|(_, members)| members.len() > 1);
     several
         .map(|(name, members)| {
+            let told: Vec<(Vec<String>, Vec<BalancerPaths>)> =
+                members.iter().map(|(facts, _)| (addresses(facts), paths(facts))).collect();
             let judged: Vec<Member<'_>> = members
                 .iter()
-                .map(|(facts, verdict)| Member {
+                .zip(&told)
+                .map(|((facts, verdict), (addresses, paths))| Member {
                     name: &facts.node.name,
                     ready: ready(verdict),
                     zone: "",
@@ -144,6 +152,8 @@ fn clusters(nodes: &[NodeFacts], verdicts: &[NodeConditions]) -> Vec<ClusterView
                         .and_then(Fact::value)
                         .and_then(|k| k.network.value()),
                     received: None,
+                    addresses,
+                    paths,
                 })
                 .collect();
             let now = members.iter().map(|(facts, _)| facts.now).max().unwrap_or_default();
@@ -154,9 +164,23 @@ fn clusters(nodes: &[NodeFacts], verdicts: &[NodeConditions]) -> Vec<ClusterView
                 nodes: members.iter().map(|(facts, _)| facts.node.name.clone()).collect(),
                 conditions: latched.conditions,
                 etcd: outrider_diagnosis::fleet::picture(&judged, now),
+                paths: outrider_diagnosis::fleet::matrices(&judged),
             }
         })
         .collect()
+}
+
+/// Addresses of its real interfaces.
+fn addresses(facts: &NodeFacts) -> Vec<String> {
+    let host = facts.checks.host.as_ref().and_then(Fact::value);
+    let interfaces = host.and_then(|h| h.interfaces.value()).map_or(&[][..], Vec::as_slice);
+    interfaces.iter().filter(|i| !i.is_virtual).flat_map(|i| i.addresses.iter().cloned()).collect()
+}
+
+/// What its one pass of tries at balancers came to.
+fn paths(facts: &NodeFacts) -> Vec<BalancerPaths> {
+    let balancers = facts.checks.load_balancer.as_ref().and_then(Fact::value);
+    balancers.into_iter().flatten().map(outrider_diagnosis::fleet::paths_of).collect()
 }
 
 /// A node whose facts are at hand was there to capture them, unless its own verdict says otherwise.

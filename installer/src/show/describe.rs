@@ -76,6 +76,7 @@ pub(crate) fn cluster(cluster: &ClusterView, members: &[NodeView], now: Timestam
     if let Some(etcd) = &cluster.etcd {
         out.push_str(&super::etcd::tables(etcd, now, layout));
     }
+    out.push_str(&super::paths::tables(&cluster.paths, now, layout));
     out.push_str(&format!(
         "\nNodes:\n{}",
         table(super::nodes::columns(now), layout).compact(members).render(members)

@@ -7,6 +7,7 @@ pub(crate) mod etcd;
 pub(crate) mod events;
 pub(crate) mod nagios;
 pub(crate) mod nodes;
+pub(crate) mod paths;
 pub(crate) mod report;
 pub(crate) mod sync;
 pub(crate) mod tokens;

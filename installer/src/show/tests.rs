@@ -149,6 +149,7 @@ fn some_clusters() -> Vec<ClusterView> {
         nodes: nodes.iter().map(|name| (*name).to_owned()).collect(),
         conditions,
         etcd: None,
+        paths: Vec::new(),
     };
     let mut rancher = cluster("rancher", &["db1", "db2", "db3"], vec![quorum]);
     rancher.etcd = Some(some_etcd());

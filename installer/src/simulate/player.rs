@@ -149,12 +149,13 @@ fn about_itself(status: &DeliveryStatus) -> AgentFacts {
 
 fn state(part: &Part, facts: &NodeFacts, conditions: &[outrider_protocol::Condition]) -> NodeState {
     let identity = identity(facts);
+    let balancers = facts.checks.load_balancer.as_ref().and_then(Fact::value);
     NodeState {
         digest: NodeState::compute_digest(&identity, conditions),
         identity,
         conditions: conditions.to_vec(),
         etcd: facts.checks.etcd.clone(),
-        load_balancer: facts.checks.load_balancer.clone(),
+        paths: balancers.into_iter().flatten().map(outrider_diagnosis::fleet::paths_of).collect(),
         // Simulated nodes are nowhere to be reached.
         network: None,
         zone: part.zone(),

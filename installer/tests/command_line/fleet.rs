@@ -170,7 +170,7 @@ impl Node {
             identity,
             conditions,
             etcd: None,
-            load_balancer: None,
+            paths: Vec::new(),
             network: None,
             zone: "zone-a".to_owned(),
             region: "region-1".to_owned(),

@@ -46,7 +46,7 @@ fn state(digest: &str) -> NodeState {
         identity: Identity { boot_id: "boot-1".to_owned(), ..Identity::default() },
         conditions: Vec::new(),
         etcd: None,
-        load_balancer: None,
+        paths: Vec::new(),
         network: None,
         zone: String::new(),
         region: String::new(),

@@ -29,7 +29,7 @@ use tokio::time::Instant;
 
 use self::files::Read;
 use self::issuer::{Authority, signer};
-use self::node::{Node, Port, Search};
+use self::node::{Disk, Node, Port, Search};
 use super::SenseContext;
 
 /// How soon to look again while what is served differs from what lies on disk, or a port could not be asked.
@@ -38,6 +38,20 @@ pub const AGAIN: Duration = Duration::from_secs(60);
 const SETTLED: Duration = Duration::from_secs(3600);
 /// …and this seldom while something does.
 const UNSETTLED: Duration = Duration::from_secs(300);
+
+/// Data folders of RKE2 and K3s: the usual ones, and those that are configured. Blocking.
+pub(super) fn data_folders(cx: &SenseContext) -> Vec<std::path::PathBuf> {
+    let disk = Disk(&*cx.opener);
+    let mut folders = Vec::new();
+    for program in [&crate::sense::rancher::RKE2, &crate::sense::rancher::K3S] {
+        for folder in rancher::data_folders(&disk, program) {
+            if !folders.contains(&folder) {
+                folders.push(folder);
+            }
+        }
+    }
+    folders
+}
 
 /// What a look leaves for the next: what etcd's ports showed, by port.
 #[derive(Debug, Default)]

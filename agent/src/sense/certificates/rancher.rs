@@ -3,7 +3,7 @@
 //! The lists are upstream's (k3s-io/k3s, `pkg/util/services/services.go` and `pkg/daemons/control/deps/deps.go`; RKE2
 //! uses the same code). The folders are listed all the same, for names change with versions.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use outrider_protocol::{CertificateUse as Use, Distribution, Fact};
 
@@ -18,6 +18,14 @@ const MAX_NAME: usize = 253;
 /// The supervisor's port; K3s serves the API on it too, and RKE2 has another for it, with a certificate of its own.
 fn supervisor(program: &Program) -> u16 {
     if program.distribution == Distribution::Rke2 { 9345 } else { 6443 }
+}
+
+/// The usual data folder of this program, and the configured one.
+pub(super) fn data_folders(disk: &Disk<'_>, program: &Program) -> Vec<PathBuf> {
+    let usual = PathBuf::from(program.data_dir);
+    let configured = rancher::read(&Opened(disk.0), program).data_dir(program);
+    let other = (configured != usual && configured.is_absolute()).then_some(configured);
+    std::iter::once(usual).chain(other).collect()
 }
 
 /// The node this program runs, if its certificates lie here.

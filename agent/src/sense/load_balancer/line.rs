@@ -8,9 +8,10 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use http::header::{
-    CONTENT_TYPE, LOCATION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_VERSION, SERVER, UPGRADE, WWW_AUTHENTICATE,
+    CONTENT_TYPE, DATE, LOCATION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_VERSION, SERVER, UPGRADE,
+    WWW_AUTHENTICATE,
 };
-use outrider_protocol::{HttpAnswer, ProbeKind, UnknownCause};
+use outrider_protocol::{HttpAnswer, ProbeKind, Timestamp, UnknownCause};
 use rustls::pki_types::CertificateDer;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
@@ -18,6 +19,7 @@ use tokio::time::Instant;
 use super::plan;
 use super::probe::Side;
 use crate::net::{Connection, Failure, Head, Http2, Listened, Url, certificate};
+use crate::sense::SenseContext;
 
 /// Bytes of a body that are read.
 pub(super) const MAX_BODY: usize = 1024 * 1024;
@@ -68,8 +70,8 @@ impl Line {
     /// One request and its answer; with `body` the whole body is kept there, as far as it is read.
     pub(super) async fn answer(
         &mut self,
-        side: &Side,
-        url: &Url,
+        cx: &SenseContext,
+        (side, url): (&Side, &Url),
         (kind, path): (&ProbeKind, &str),
         limit: Duration,
         mut body: Option<&mut Vec<u8>>,
@@ -77,7 +79,7 @@ impl Line {
         let key = BASE64.encode(rand::random::<[u8; 16]>());
         let headers = plan::headers(kind, side, url, &key);
         let (mut hash, mut bytes, mut beginning) = (Sha256::new(), 0, Vec::new());
-        let start = Instant::now();
+        let (start, asked_at) = (Instant::now(), cx.now());
         let sink = |chunk: &[u8]| {
             let chunk = &chunk[..chunk.len().min(MAX_BODY - bytes)];
             bytes += chunk.len();
@@ -122,6 +124,7 @@ impl Line {
             body_bytes: bytes as u64,
             body_sha256: certificate::hex(&hash.finalize()),
             ms,
+            date_offset_ms: head.text(DATE).and_then(|date| date_offset(date, asked_at, cx.now())),
             followed: Vec::new(),
         })
     }
@@ -150,6 +153,13 @@ fn self_link(head: &Head, beginning: &[u8]) -> String {
     let Some((scheme, rest)) = link.split_once("://") else { return String::new() };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     printable_header(&format!("{scheme}://{authority}")).chars().take(MAX_LINK).collect()
+}
+
+/// Our clock minus a server's, by its `Date` (RFC 9110, 5.6.7), which is cut to whole seconds.
+fn date_offset(date: &str, asked_at: Timestamp, answered_at: Timestamp) -> Option<i64> {
+    let theirs = jiff::fmt::rfc2822::parse(date).ok()?.timestamp().as_millisecond();
+    let ours = asked_at.as_millis() + (answered_at.as_millis() - asked_at.as_millis()) / 2;
+    Some(ours.saturating_sub(theirs.saturating_add(500)))
 }
 
 /// A header's text, bounded.
@@ -204,6 +214,15 @@ mod tests {
         {
             assert_eq!(self_link(&head(None), body), "");
         }
+    }
+
+    #[test]
+    fn a_date_header_tells_how_far_the_clocks_are_apart() {
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        let (asked, answered) = (at("2026-11-29T20:00:10.000Z"), at("2026-11-29T20:00:10.200Z"));
+        assert_eq!(date_offset("Sun, 29 Nov 2026 20:00:10 GMT", asked, answered), Some(-400));
+        assert_eq!(date_offset("Sun, 29 Nov 2026 19:00:10 GMT", asked, answered), Some(3_599_600));
+        assert_eq!(date_offset("today", asked, answered), None);
     }
 
     proptest! {

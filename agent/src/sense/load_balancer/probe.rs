@@ -276,7 +276,7 @@ impl Prober<'_> {
         let mut body = Vec::new();
         let wanted = publishes.then_some(&mut body);
         let limit = self.left().unwrap_or_default();
-        match line.answer(side, &self.url, (&ask.kind, ask.path), limit, wanted).await {
+        match line.answer(self.cx, (side, &self.url), (&ask.kind, ask.path), limit, wanted).await {
             Ok(answer) => {
                 if publishes {
                     self.publish(Published {
@@ -320,7 +320,9 @@ impl Prober<'_> {
                 *line = Line { fresh: None, ..anew };
             }
             let limit = self.left().unwrap_or_default();
-            let Ok(next) = line.answer(side, &self.url, (kind, &path), limit, None).await else { break };
+            let Ok(next) = line.answer(self.cx, (side, &self.url), (kind, &path), limit, None).await else {
+                break;
+            };
             (status, location, asked) = (next.status, next.location, path);
             let beginning = location.chars().take(MAX_HOP).collect();
             answer.followed.push(Hop { status, location: beginning });

@@ -7,9 +7,10 @@ use outrider_protocol::{
     CertificateFacts, CertificateFile, CertificateUse, Distribution, ReasonCode as R, Severity, Status,
 };
 
-use super::dates::{Clock, Verdict, dated};
+use super::dates::{Verdict, dated};
 use super::{Candidate, Link, Part, View, worst};
 use crate::finding::Finding;
+use crate::rules::clock::Trust;
 use crate::wording::{Count, Moment, Span, names};
 
 const SUBJECT: &str = "ca";
@@ -67,12 +68,12 @@ pub(super) fn judge(view: &View<'_>) -> Option<Finding> {
         ),
     };
     let candidate = match (&view.clock, verdict) {
-        (Clock::Skewed { now, why }, verdict)
+        (Trust::Skewed { now, why }, verdict)
             if verdict != Verdict::Good && !(verdict == Verdict::Ended && first.not_after <= *now) =>
         {
             unsure(&message, why)
         }
-        (Clock::Doubtful { why, behind }, verdict) if verdict.is_doubted(*behind) => unsure(&message, why),
+        (Trust::Doubtful { why, behind }, verdict) if verdict.is_doubted(*behind) => unsure(&message, why),
         (_, Verdict::Good) => Candidate::new(Status::True, Severity::Ok, R::CertificatesInDate, message),
         (_, Verdict::Ending(severity)) => {
             Candidate::new(Status::True, severity, R::CertificateAuthorityEnding, message)

@@ -6,56 +6,32 @@
 use std::time::Duration;
 
 use outrider_protocol::{
-    CertificateUse, CertificatesFacts, Fact, NodeFacts, ReasonCode as R, Severity, Status, Timestamp,
+    CertificateUse, CertificatesFacts, NodeFacts, ReasonCode as R, Severity, Status, Timestamp,
 };
 
 use super::{Candidate, Link, Part, View};
+use crate::rules::clock::Trust;
 use crate::wording::{Moment, Span, lower};
 
 const DAY_MS: i64 = 86_400_000;
 /// A file written this far ahead of the clock was written by a clock that knew better.
 const WRITTEN_AHEAD: Duration = Duration::from_secs(3600);
 
-/// Whether the clock may be believed.
-pub(super) enum Clock {
-    /// Nothing speaks against it.
-    Believed,
-    /// It differs from the coordinator's: what the time would be by that one, and how far off this one is.
-    Skewed { now: Timestamp, why: String },
-    /// Something speaks against it, and the right time is not known; that it is behind may be.
-    Doubtful { why: String, behind: bool },
-}
-
-impl Clock {
-    pub(super) fn of(facts: &NodeFacts, certificates: &CertificatesFacts) -> Self {
-        let clock = facts.checks.clock.as_ref().and_then(Fact::value);
-        if let Some(offset) = clock.and_then(|clock| clock.coordinator.value()) {
-            let certain = offset.offset_ms.saturating_abs().saturating_sub(offset.uncertainty_ms.max(0));
-            if certain > facts.thresholds.clock_error_ms {
-                let now = Timestamp::from_millis(facts.now.as_millis().saturating_sub(offset.offset_ms));
-                let off = Span(Duration::from_millis(offset.offset_ms.unsigned_abs()));
-                let way = if offset.offset_ms > 0 { "ahead of" } else { "behind" };
-                let why = format!("this clock is {off} {way} that of {}", offset.peer);
-                return Clock::Skewed { now, why };
-            }
-        }
-        let ahead = |file: &&outrider_protocol::CertificateFile| {
-            file.modified.is_some_and(|modified| modified.since(facts.now) > WRITTEN_AHEAD)
-        };
-        if let Some(file) = certificates.files.iter().find(ahead) {
-            let by = Span(file.modified.unwrap_or_default().since(facts.now));
-            let why = format!("{} was written {by} ahead of this clock, which must be behind", file.path);
-            return Clock::Doubtful { why, behind: true };
-        }
-        match clock.map(|clock| (&clock.kernel, clock.coordinator.value())) {
-            // What agrees with the coordinator is right, whoever sets it.
-            Some((Fact::Known { value: kernel, .. }, None)) if !kernel.synchronized => Clock::Doubtful {
-                why: "nobody keeps this clock (the kernel calls it unsynchronised)".to_owned(),
-                behind: false,
-            },
-            _ => Clock::Believed,
-        }
+/// Whether the clock may be believed; files written in its future speak against it too.
+pub(super) fn trust(facts: &NodeFacts, certificates: &CertificatesFacts) -> Trust {
+    let trust = Trust::of(facts);
+    if let Trust::Skewed { .. } = trust {
+        return trust;
     }
+    let ahead = |file: &&outrider_protocol::CertificateFile| {
+        file.modified.is_some_and(|modified| modified.since(facts.now) > WRITTEN_AHEAD)
+    };
+    if let Some(file) = certificates.files.iter().find(ahead) {
+        let by = Span(file.modified.unwrap_or_default().since(facts.now));
+        let why = format!("{} was written {by} ahead of this clock, which must be behind", file.path);
+        return Trust::Doubtful { why, behind: true };
+    }
+    trust
 }
 
 /// What the dates of one way to the authority say at one instant.
@@ -177,13 +153,13 @@ pub(super) fn candidate(
 /// Why the verdict cannot be believed, and whether the clock is known to be wrong; `None` when it can.
 fn doubt(view: &View<'_>, path: &[Link<'_>], here: &Dated<'_>) -> Option<(String, bool)> {
     match &view.clock {
-        Clock::Believed => None,
-        Clock::Skewed { now, why } => {
+        Trust::Believed | Trust::Unread { .. } => None,
+        Trust::Skewed { now, why } => {
             let there = dated(path, *now, view.days)?;
             let agreed = |verdict| here.verdict == verdict && there.verdict == verdict;
             (!agreed(Verdict::Good) && !agreed(Verdict::Ended)).then(|| (why.clone(), true))
         }
-        Clock::Doubtful { why, behind } => here.verdict.is_doubted(*behind).then(|| (why.clone(), false)),
+        Trust::Doubtful { why, behind } => here.verdict.is_doubted(*behind).then(|| (why.clone(), false)),
     }
 }
 

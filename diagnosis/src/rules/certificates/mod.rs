@@ -17,8 +17,8 @@ use outrider_protocol::{
     ReasonCode, Severity, Status, Timestamp,
 };
 
-use self::dates::Clock;
 use crate::finding::{Finding, Judgement};
+use crate::rules::clock::Trust;
 
 const TYPE: ConditionType = ConditionType::CertificatesValid;
 /// A second look has to confirm what may be a renewal under way; it follows within a minute.
@@ -33,7 +33,7 @@ pub(super) fn judge(out: &mut Judgement, certificates: &CertificatesFacts, at: T
         at,
         now: facts.now,
         days: facts.thresholds.certificate_days,
-        clock: Clock::of(facts, certificates),
+        clock: dates::trust(facts, certificates),
     };
     out.findings.extend(certificates.served.iter().filter_map(|served| served::judge(&view, served)));
     out.findings.push(files::judge(&view));
@@ -46,7 +46,7 @@ struct View<'a> {
     at: Timestamp,
     now: Timestamp,
     days: [i64; 3],
-    clock: Clock,
+    clock: Trust,
 }
 
 impl<'a> View<'a> {

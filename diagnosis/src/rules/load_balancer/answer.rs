@@ -72,7 +72,7 @@ fn silence<T>(fact: &Fact<T>) -> Option<Answer<'_>> {
 }
 
 /// Causes that lie with the peer or the way to it, not with this program.
-pub(super) fn is_of_peer(cause: &UnknownCause) -> bool {
+pub(crate) fn is_of_peer(cause: &UnknownCause) -> bool {
     matches!(
         cause,
         UnknownCause::ConnectionRefused
@@ -111,7 +111,7 @@ fn is_root(path: &str) -> bool {
 }
 
 /// The host of `host:port` or `[address]:port`, without brackets; a bare address or name stays as it is.
-pub(super) fn host_of(authority: &str) -> &str {
+pub(crate) fn host_of(authority: &str) -> &str {
     if let Some(inner) = authority.strip_prefix('[') {
         return inner.split(']').next().unwrap_or(inner);
     }
@@ -123,7 +123,7 @@ pub(super) fn host_of(authority: &str) -> &str {
 }
 
 /// Whether `peer` (`address:port`) is at `port`.
-pub(super) fn is_at_port(peer: &str, port: u16) -> bool {
+pub(crate) fn is_at_port(peer: &str, port: u16) -> bool {
     peer.rsplit_once(':').and_then(|(_, p)| p.parse::<u16>().ok()) == Some(port)
 }
 

@@ -21,6 +21,8 @@ use outrider_protocol::{BalancerService, Check, LoadBalancerFacts, NodeFacts, No
 
 use crate::finding::Judgement;
 
+pub(crate) use answer::{host_of, is_at_port, is_of_peer};
+
 pub(super) fn judge(out: &mut Judgement, balancers: &[LoadBalancerFacts], facts: &NodeFacts) {
     if balancers.is_empty() {
         out.not_applicable.push(NotApplicable {

@@ -15,6 +15,8 @@ fn cluster(nodes: &[(usize, Status, Option<NodeNetwork>)]) -> Option<Finding> {
             etcd: None,
             network: network.as_ref(),
             received: None,
+            addresses: &[],
+            paths: &[],
         })
         .collect();
     let j = fleet::judge_cluster("c", &members, world::now());

@@ -66,6 +66,10 @@ impl Change for DnsAnswer {}
 impl Change for RancherAgentFacts {}
 impl Change for SystemAgent {}
 impl Change for ProxyEnvironment {}
+impl Change for KubeconfigContent {}
+impl Change for TokenFacts {}
+impl Change for CloudCredential {}
+impl Change for RancherToken {}
 
 pub fn node_facts(checks: CheckFacts) -> NodeFacts {
     NodeFacts {
@@ -410,11 +414,53 @@ pub fn server(members: usize) -> NodeFacts {
         etcd: Some(known(etcd(members))),
         load_balancer: Some(known(vec![balancer(probes).with(|b| b.ca = Some(known(published())))])),
         certificates: Some(known(certificates("v1.33.1-rke2r1", 265))),
+        credentials: Some(known(credentials())),
         kubernetes: Some(known(kubernetes())),
         dns: Some(known(dns())),
         rancher_agent: Some(known(rancher_agent())),
         agent: Some(known(agent())),
     })
+}
+
+// ---- credentials ----
+
+/// The cloud provider's kubeconfig with a token that has no end, accepted.
+pub fn credentials() -> CredentialsFacts {
+    let token = TokenFacts {
+        form: TokenForm::ServiceAccount,
+        name: "system:serviceaccount:prod:csi".into(),
+        issuer: "kubernetes/serviceaccount".into(),
+        not_before: None,
+        expires_at: None,
+        fault: String::new(),
+    };
+    let content = KubeconfigContent {
+        current_context: "default".into(),
+        contexts: 1,
+        user: "default".into(),
+        namespace: "prod".into(),
+        server: "https://192.0.2.20:6443".into(),
+        kinds: vec![CredentialKind::Token],
+        token: Some(known(token)),
+        ..KubeconfigContent::default()
+    };
+    let call = CredentialCall {
+        request: "GET /version".into(),
+        status: 200,
+        calls: 1,
+        refused: 0,
+        said: String::new(),
+        token: None,
+    };
+    let kubeconfig = KubeconfigFacts {
+        path: "/etc/kubernetes/cloud-config".into(),
+        purpose: KubeconfigPurpose::CloudProvider,
+        world_readable: false,
+        content: known(content),
+        call: known(call),
+    };
+    let rancher = Fact::not_applicable("[credentials] names no rancher_kubeconfig", now());
+    CredentialsFacts { kubeconfigs: vec![kubeconfig], rancher }
 }
 
 // ---- kubernetes ----

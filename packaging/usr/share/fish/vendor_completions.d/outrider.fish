@@ -59,7 +59,7 @@ complete -c outrider -n "__fish_outrider_using_subcommand up" -l context -d 'Coo
 complete -c outrider -n "__fish_outrider_using_subcommand up" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
 complete -c outrider -n "__fish_outrider_using_subcommand up" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c outrider -n "__fish_outrider_using_subcommand up" -s V -l version -d 'Print version'
-complete -c outrider -n "__fish_outrider_using_subcommand check" -l only -d 'Only these checks: host, clock, cloud-init, guest-agent, etcd, load-balancer, certificates, kubernetes, dns, rancher-agent' -r
+complete -c outrider -n "__fish_outrider_using_subcommand check" -l only -d 'Only these checks: host, clock, cloud-init, guest-agent, etcd, load-balancer, certificates, credentials, kubernetes, dns, rancher-agent' -r
 complete -c outrider -n "__fish_outrider_using_subcommand check" -l config -d 'Read this one file instead of agent.toml and its drop-ins' -r -F
 complete -c outrider -n "__fish_outrider_using_subcommand check" -s o -l output -d 'How the conditions are printed' -r -f -a "table\t''
 wide\t''
@@ -72,7 +72,7 @@ complete -c outrider -n "__fish_outrider_using_subcommand check" -l context -d '
 complete -c outrider -n "__fish_outrider_using_subcommand check" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
 complete -c outrider -n "__fish_outrider_using_subcommand check" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c outrider -n "__fish_outrider_using_subcommand check" -s V -l version -d 'Print version'
-complete -c outrider -n "__fish_outrider_using_subcommand facts" -l only -d 'Only these checks: host, clock, cloud-init, guest-agent, etcd, load-balancer, certificates, kubernetes, dns, rancher-agent' -r
+complete -c outrider -n "__fish_outrider_using_subcommand facts" -l only -d 'Only these checks: host, clock, cloud-init, guest-agent, etcd, load-balancer, certificates, credentials, kubernetes, dns, rancher-agent' -r
 complete -c outrider -n "__fish_outrider_using_subcommand facts" -l config -d 'Read this one file instead of agent.toml and its drop-ins' -r -F
 complete -c outrider -n "__fish_outrider_using_subcommand facts" -s o -l output -d 'How the facts are printed' -r -f -a "json\t''
 yaml\t''"

@@ -1,0 +1,233 @@
+//! One request with a credential: bounded, never to a server that is not verified, and never told of but by its outcome.
+
+use std::path::Path;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use bytes::Bytes;
+use http::StatusCode;
+use http::header::{ACCEPT, AUTHORIZATION, HeaderValue};
+use outrider_protocol::{CredentialCall, Fact, RancherToken, UnknownCause};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use tokio::time::Instant;
+
+use super::kubeconfig::{Chosen, Secrets};
+use super::{rancher_token, token};
+use crate::net::{Dialer, Failure, Limits, ProxySettings, Resolve, Url, certificate, tls, within};
+use crate::sense::{SenseContext, file};
+
+/// Limit of connecting, and of one request.
+const STEP: Duration = Duration::from_secs(4);
+/// Refusals that are tried again before they are believed (G7), and the pause between.
+const TRIES: u32 = 3;
+const PAUSE: Duration = Duration::from_millis(400);
+/// Bytes of an answer that is shown.
+const BODY: usize = 64 * 1024;
+/// Characters of it that are kept.
+const SAID: usize = 200;
+
+/// The way to the server of a kubeconfig with its credential.
+#[derive(Clone)]
+pub(super) struct Access {
+    dialer: Dialer,
+    url: Url,
+    authorization: Option<HeaderValue>,
+    /// Rancher's name of the token, where it is one of Rancher's.
+    token_name: Option<String>,
+    /// Tells one credential from another.
+    pub(super) digest: [u8; 32],
+}
+
+/// An answer in JSON, or none in time.
+pub(super) struct Answered {
+    pub(super) status: StatusCode,
+    pub(super) body: Bytes,
+}
+
+impl Access {
+    /// The error says why no request is made. Blocking.
+    pub(super) fn new(cx: &SenseContext, chosen: &Chosen<'_>, secrets: Secrets) -> Result<Self, String> {
+        let cluster = chosen.cluster;
+        let url = Url::parse(&cluster.server).map_err(|_| "its server is no address".to_owned())?;
+        if !url.tls {
+            return Err(
+                "its server is plain http: the credential would go over the wire in the open".to_owned()
+            );
+        }
+        if cluster.insecure {
+            return Err("it does not verify its server (insecure-skip-tls-verify): the credential would go to whoever \
+                        answers"
+                .to_owned());
+        }
+        if cluster.has_proxy || !cluster.tls_server_name.is_empty() {
+            return Err(
+                "it has a proxy or a TLS server name of its own, which Outrider does not follow".to_owned()
+            );
+        }
+        let has_certificate = !secrets.certificate.is_empty();
+        if secrets.token.is_empty() && !has_certificate {
+            return Err("it holds neither a token nor a client certificate".to_owned());
+        }
+        let mut digest = Sha256::new();
+        for part in [
+            cluster.server.as_bytes(),
+            secrets.token.as_bytes(),
+            &secrets.certificate,
+            cluster.ca_data.as_bytes(),
+        ] {
+            digest.update((part.len() as u64).to_be_bytes());
+            digest.update(part);
+        }
+        let words = |failure: Failure| failure.detail;
+        let roots = if !cluster.ca_data.is_empty() {
+            let data: String = cluster.ca_data.split_ascii_whitespace().collect();
+            let pem =
+                BASE64.decode(data).map_err(|_| "its certificate-authority-data is no base64".to_owned())?;
+            tls::roots_of(&certificate::certificates(&pem).map_err(words)?).map_err(words)?
+        } else if !cluster.ca_file.is_empty() {
+            let read =
+                cx.opener.open(Path::new(&cluster.ca_file)).and_then(|f| file::read_bounded(f, file::LARGE));
+            let pem = read.map_err(|e| {
+                format!("its certificate authority {} could not be read: {e}", cluster.ca_file)
+            })?;
+            tls::roots_of(&certificate::certificates(&pem).map_err(words)?).map_err(words)?
+        } else {
+            tls::system_roots()
+        };
+        let identity = match has_certificate {
+            true => Some(tls::Identity::from_pem(&secrets.certificate, &secrets.key).map_err(words)?),
+            false => None,
+        };
+        let trust = tls::trusting(roots).map_err(words)?;
+        let config = tls::client_config(trust, identity.as_ref(), &[b"http/1.1"]).map_err(words)?;
+        let authorization = match secrets.token.as_str() {
+            "" => None,
+            token => {
+                let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
+                    .map_err(|_| "its token has characters that no header can carry".to_owned())?;
+                value.set_sensitive(true);
+                Some(value)
+            }
+        };
+        let token_name = token::rancher_name(&secrets.token).map(str::to_owned);
+        let dialer =
+            Dialer { tls: config, proxy: ProxySettings::from_env(), resolve: Resolve::new(), limit: STEP };
+        Ok(Self { dialer, url, authorization, token_name, digest: digest.finalize().into() })
+    }
+
+    /// The server, for sources and messages.
+    pub(super) fn server(&self) -> String {
+        format!("https://{}{}", self.url.host_and_port(), self.url.path.trim_end_matches('/'))
+    }
+
+    /// `path` below the server of the kubeconfig.
+    pub(super) async fn get(&self, path: &str, body: usize, deadline: Instant) -> Result<Answered, Failure> {
+        self.ask(&format!("{}{path}", self.url.path.trim_end_matches('/')), body, deadline).await
+    }
+
+    async fn ask(&self, path: &str, body: usize, deadline: Instant) -> Result<Answered, Failure> {
+        let left = deadline.saturating_duration_since(Instant::now()).min(STEP * 2);
+        let what = format!("GET {path}");
+        within(left, &what, async {
+            let mut connection = self.dialer.open(&self.url).await?;
+            let mut request = http::Request::get(path).header(ACCEPT, "application/json");
+            if let Some(value) = &self.authorization {
+                request = request.header(AUTHORIZATION, value.clone());
+            }
+            let request = request
+                .body(Bytes::new())
+                .map_err(|e| Failure::new(UnknownCause::InvalidInput, e.to_string()))?;
+            let answer = connection.exchange(request, Limits { body, deadline: STEP }).await?;
+            Ok(Answered { status: answer.head.status, body: answer.body })
+        })
+        .await
+    }
+
+    /// Tries the credential: `GET /version`, and where Rancher made the token, what it says of the token's end.
+    pub(super) async fn verify(&self, cx: &SenseContext, deadline: Instant) -> Fact<CredentialCall> {
+        let source = format!("GET {}/version", self.server());
+        let mut call = CredentialCall {
+            request: "GET /version".to_owned(),
+            status: 0,
+            calls: 0,
+            refused: 0,
+            said: String::new(),
+            token: None,
+        };
+        for attempt in 0..TRIES {
+            if attempt > 0 {
+                tokio::time::sleep_until((Instant::now() + PAUSE).min(deadline)).await;
+            }
+            match self.get("/version", BODY, deadline).await {
+                Ok(answer) => {
+                    call.calls += 1;
+                    call.status = answer.status.as_u16();
+                    call.said = if answer.status.is_success() { String::new() } else { said(&answer.body) };
+                    if answer.status != StatusCode::UNAUTHORIZED {
+                        break;
+                    }
+                    call.refused += 1;
+                }
+                // What was answered before stands.
+                Err(_) if call.calls > 0 => break,
+                Err(failure) => return failure.into_fact(source, cx.now()),
+            }
+        }
+        if let (Some(name), true) = (&self.token_name, (200..300).contains(&call.status)) {
+            call.token = Some(self.own_token(cx, name, deadline).await);
+        }
+        Fact::known(call, source, cx.now())
+    }
+
+    /// Rancher's word on the token, asked with the token itself.
+    async fn own_token(&self, cx: &SenseContext, name: &str, deadline: Instant) -> Fact<RancherToken> {
+        let path = format!("/v3/tokens/{name}");
+        let source = format!("GET https://{}{path}", self.url.host_and_port());
+        let answer = match self.ask(&path, BODY, deadline).await {
+            Ok(answer) => answer,
+            Err(failure) => return failure.into_fact(source, cx.now()),
+        };
+        object(&answer)
+            .and_then(|value| match value {
+                Some(value) => rancher_token::norman(&value).map(Some),
+                None => Ok(None),
+            })
+            .map_or_else(
+                |failure| failure.into_fact(source.as_str(), cx.now()),
+                |token| match token {
+                    Some(token) => Fact::known(token, source.as_str(), cx.now()),
+                    None => Fact::absent(source.as_str(), cx.now()),
+                },
+            )
+    }
+}
+
+/// The object in an answer; none for 404. Other answers are failures, each with its own cause.
+pub(super) fn object(answer: &Answered) -> Result<Option<Value>, Failure> {
+    use UnknownCause as C;
+    let cause = match answer.status.as_u16() {
+        200..=299 => {
+            let value = serde_json::from_slice(&answer.body)
+                .map_err(|_| Failure::new(C::InvalidAnswer, "the answer is no JSON"))?;
+            return Ok(Some(value));
+        }
+        404 | 410 => return Ok(None),
+        401 => C::Unauthenticated,
+        403 => C::Forbidden,
+        429 | 500..=599 => C::Unavailable,
+        _ => C::InvalidAnswer,
+    };
+    Err(Failure::new(cause, format!("{}: {}", answer.status.as_u16(), said(&answer.body))))
+}
+
+/// What a server says of a refusal: the message of Kubernetes' Status, or the beginning of the text.
+fn said(body: &[u8]) -> String {
+    let message = serde_json::from_slice::<Value>(body)
+        .ok()
+        .and_then(|value| value.get("message").and_then(Value::as_str).map(str::to_owned));
+    let text = message.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned());
+    let plain = text.trim().chars().take(SAID).map(|c| if c.is_control() { ' ' } else { c });
+    plain.collect::<String>().split_whitespace().collect::<Vec<_>>().join(" ")
+}

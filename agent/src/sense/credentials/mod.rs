@@ -1,0 +1,152 @@
+//! The check `credentials`: kubeconfigs on this node, and Rancher's cloud credentials (`facts/credentials.md`).
+//!
+//! Of files that only root may read the root helper passes what their tokens say of themselves and no token. A
+//! credential that may be read whole is tried by one cheap request an hour (`GET /version`; for Rancher's tokens one more,
+//! for the token's own end), unless `[credentials] verify = false`; a refusal is tried three times before it is believed.
+//! Exec plugins are never run.
+//!
+//! Tour: `files` (which kubeconfigs, and what is in them), `kubeconfig` (the text), `token` (claims),
+//! `access` (the request), `cloud` and `rancher_token` (Rancher's objects).
+
+mod access;
+mod cloud;
+mod files;
+mod kubeconfig;
+mod rancher_token;
+mod token;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use outrider_protocol::{CredentialCall, CredentialsFacts, Fact, KubeconfigFacts, UnknownCause};
+use tokio::time::Instant;
+
+use self::access::Access;
+use self::files::Found;
+use super::SenseContext;
+use crate::config::CredentialSettings;
+
+pub(crate) use kubeconfig::excerpt as kubeconfig_excerpt;
+
+/// A credential that was accepted is tried again after so long.
+const SETTLED: Duration = Duration::from_secs(3600);
+
+/// What a look leaves for the next: what was accepted, by path.
+#[derive(Debug, Default)]
+pub struct Memory {
+    accepted: BTreeMap<String, Accepted>,
+}
+
+#[derive(Debug)]
+struct Accepted {
+    at: Instant,
+    digest: [u8; 32],
+    call: Fact<CredentialCall>,
+}
+
+/// One pass, within `limit`.
+pub async fn read(
+    cx: &SenseContext,
+    settings: &CredentialSettings,
+    limit: Duration,
+    memory: &mut Memory,
+) -> Fact<CredentialsFacts> {
+    let deadline = Instant::now() + limit.mul_f64(0.9);
+    let found = {
+        let (cx, settings) = (cx.clone(), settings.clone());
+        tokio::task::spawn_blocking(move || {
+            let wanted = files::wanted(&cx, &settings);
+            wanted
+                .into_iter()
+                .filter_map(|(path, purpose)| files::read(&cx, &path, purpose))
+                .collect::<Vec<Found>>()
+        })
+        .await
+    };
+    let found = match found {
+        Ok(found) => found,
+        Err(e) => return Fact::unknown(UnknownCause::Panicked, e.to_string(), "kubeconfigs", cx.now()),
+    };
+    if found.is_empty() {
+        return Fact::not_applicable(
+            "no kubeconfig of RKE2, K3s, kubeadm or Harvester is here, and [credentials] names none",
+            cx.now(),
+        );
+    }
+    let rancher = rancher(cx, settings, &found, deadline).await;
+    let mut kubeconfigs: Vec<KubeconfigFacts> = Vec::with_capacity(found.len());
+    for Found { mut facts, access } in found {
+        facts.call = call(cx, settings, &facts, access, memory, deadline).await;
+        kubeconfigs.push(facts);
+    }
+    memory.accepted.retain(|path, _| kubeconfigs.iter().any(|facts| facts.path == *path));
+    Fact::known(CredentialsFacts { kubeconfigs, rancher }, "kubeconfigs on this node", cx.now())
+}
+
+async fn rancher(
+    cx: &SenseContext,
+    settings: &CredentialSettings,
+    found: &[Found],
+    deadline: Instant,
+) -> Fact<outrider_protocol::CloudCredentials> {
+    let Some(path) = &settings.rancher_kubeconfig else {
+        return Fact::not_applicable("[credentials] names no rancher_kubeconfig", cx.now());
+    };
+    let path = path.display().to_string();
+    let unusable = |why: &str| {
+        Fact::unknown(
+            UnknownCause::InvalidInput,
+            format!("{path} cannot be used: {why}"),
+            path.as_str(),
+            cx.now(),
+        )
+    };
+    match found.iter().find(|found| found.facts.path == path) {
+        None => unusable("it was not read"),
+        Some(Found { access: Ok(access), .. }) => cloud::read(cx, access, deadline).await,
+        Some(Found { facts, access: Err(why) }) => match &facts.content {
+            Fact::Unknown { cause, detail, source, at } => {
+                Fact::unknown(cause.clone(), detail.as_str(), source.as_str(), *at)
+            }
+            Fact::Absent { .. } => unusable("there is no such file"),
+            _ => unusable(why),
+        },
+    }
+}
+
+/// What one request came to; an earlier one stands in while it is young and was good.
+async fn call(
+    cx: &SenseContext,
+    settings: &CredentialSettings,
+    facts: &KubeconfigFacts,
+    access: Result<Access, String>,
+    memory: &mut Memory,
+    deadline: Instant,
+) -> Fact<CredentialCall> {
+    let access = match access {
+        Ok(_) if !settings.verify => {
+            return Fact::not_applicable("switched off by credentials.verify", cx.now());
+        }
+        Ok(access) => access,
+        Err(why) => return Fact::not_applicable(why, cx.now()),
+    };
+    let earlier = memory.accepted.get(&facts.path);
+    if let Some(accepted) = earlier.filter(|a| a.digest == access.digest && a.at.elapsed() < SETTLED) {
+        return accepted.call.clone();
+    }
+    let call = access.verify(cx, deadline).await;
+    match call.value() {
+        Some(answer) if (200..300).contains(&answer.status) && answer.refused == 0 => {
+            let accepted = Accepted { at: Instant::now(), digest: access.digest, call: call.clone() };
+            memory.accepted.insert(facts.path.clone(), accepted);
+        }
+        _ => {
+            memory.accepted.remove(&facts.path);
+        }
+    }
+    call
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

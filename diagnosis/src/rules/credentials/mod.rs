@@ -1,0 +1,125 @@
+//! `CredentialsValid`: a subject a kubeconfig, and one a cloud credential of Rancher (`facts/credentials.md`).
+//!
+//! Four outcomes: good, ending, ended, unknown. What the server answered counts before what is written anywhere, and an
+//! end counts for nothing by a clock that is in doubt. 401 is not 403, and neither is "gone". Advice names the clusters
+//! that hang on a credential and never says to rename or to delete anything.
+
+mod cloud;
+mod end;
+mod kubeconfig;
+
+use std::time::Duration;
+
+use outrider_protocol::{
+    ConditionType, CredentialsFacts, Fact, NodeFacts, ReasonCode, Severity, Status, Timestamp, UnknownCause,
+};
+
+use crate::finding::{Finding, Judgement};
+use crate::rules::clock::Trust;
+
+const TYPE: ConditionType = ConditionType::CredentialsValid;
+/// A second look has to confirm what a server said once; what is written needs no second look.
+const RAISE: Duration = Duration::from_secs(60);
+const CLEAR: Duration = Duration::from_secs(60);
+
+pub(super) fn judge(out: &mut Judgement, credentials: &CredentialsFacts, at: Timestamp, facts: &NodeFacts) {
+    let view = View { at, now: facts.now, days: facts.thresholds.credential_days, trust: Trust::of(facts) };
+    for found in &credentials.kubeconfigs {
+        out.findings.push(kubeconfig::judge(&view, found).into_finding(&view).subject(found.path.clone()));
+    }
+    match &credentials.rancher {
+        Fact::Known { value, .. } => cloud::judge(out, &view, value),
+        Fact::Unknown { cause, detail, at, .. } => {
+            let message =
+                format!("Rancher's cloud credentials could not be read: {}.", detail.trim_end_matches('.'));
+            let finding = Finding::unknown(TYPE, cause, Severity::Warn, *at, message);
+            out.findings.push(finding.advice(cloud::access_advice(cause)).subject(cloud::ALL));
+        }
+        Fact::Absent { source, .. } => {
+            let message =
+                format!("There are no cloud credentials at {source}: this is not Rancher's own cluster.");
+            let unknown = Finding::unknown(TYPE, &UnknownCause::Unsupported, Severity::Info, at, message);
+            out.findings.push(unknown.subject(cloud::ALL));
+        }
+        Fact::NotApplicable { .. } => {}
+    }
+}
+
+/// What the parts of this rule look at.
+struct View {
+    at: Timestamp,
+    now: Timestamp,
+    /// Days before the end that warn and are an error.
+    days: [i64; 2],
+    trust: Trust,
+}
+
+/// One verdict about one credential.
+struct Verdict {
+    status: Status,
+    severity: Severity,
+    reason: ReasonCode,
+    message: String,
+    advice: String,
+    /// It rests on an answer of a server.
+    answered: bool,
+}
+
+impl Verdict {
+    fn new(status: Status, severity: Severity, reason: ReasonCode, message: impl Into<String>) -> Self {
+        Self { status, severity, reason, message: message.into(), advice: String::new(), answered: false }
+    }
+
+    /// A reading that failed.
+    fn unknown(cause: &UnknownCause, severity: Severity, message: impl Into<String>) -> Self {
+        let finding = Finding::unknown(TYPE, cause, severity, Timestamp::default(), message);
+        Self {
+            status: finding.status,
+            severity: finding.severity,
+            reason: finding.reason,
+            message: finding.message,
+            advice: finding.advice,
+            answered: true,
+        }
+    }
+
+    fn advice(mut self, advice: impl Into<String>) -> Self {
+        self.advice = advice.into();
+        self
+    }
+
+    fn answered(mut self) -> Self {
+        self.answered = true;
+        self
+    }
+
+    /// The same, with what else is to be said.
+    fn also(mut self, words: &str) -> Self {
+        if !words.is_empty() {
+            self.message = format!("{} {words}", self.message);
+        }
+        self
+    }
+
+    /// How bad it is: worse is greater.
+    fn badness(&self) -> (u8, Severity) {
+        let status = match self.status {
+            Status::True => 0,
+            Status::Unknown => 1,
+            Status::False => 2,
+        };
+        (status, self.severity)
+    }
+
+    /// The worse of two; the first of equals.
+    fn or_worse(self, other: Verdict) -> Verdict {
+        if other.badness() > self.badness() { other } else { self }
+    }
+
+    fn into_finding(self, view: &View) -> Finding {
+        let raise = if self.answered { RAISE } else { Duration::ZERO };
+        Finding::new(TYPE, self.status, self.severity, self.reason, view.at, self.message)
+            .advice(self.advice)
+            .waits(raise, CLEAR)
+    }
+}
