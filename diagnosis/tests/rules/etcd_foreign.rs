@@ -5,7 +5,7 @@ use outrider_protocol::*;
 
 use crate::etcd_quorum::etcd_node;
 use crate::only;
-use crate::world::{Change, etcd, kill, known, orphan, status_mut, unknown};
+use crate::world::{Change, ago, etcd, kill, known, orphan, status_mut, unknown};
 
 /// n1 is left without a leader, n2 is down, and n3 was begun anew alone: it answers reads, for its own cluster.
 fn impostor() -> EtcdFacts {
@@ -66,4 +66,31 @@ fn a_corrupt_member_is_replaced_only_where_the_others_are_a_quorum() {
     let (message, advice) = corrupt(etcd(3), &["0".to_owned()]);
     assert!(message.contains("which member differs from the others is not known"), "{message}");
     assert!(advice.contains("remove no member"), "{advice}");
+}
+
+#[test]
+fn who_could_not_be_asked_is_not_promised_as_reserve() {
+    let e = etcd(5).with(|e| {
+        kill(e, 4, 600);
+        e.endpoints[4].status = unknown(UnknownCause::Unauthenticated);
+        e.endpoints[4].linearizable_read = unknown(UnknownCause::Unauthenticated);
+    });
+    let f = only(&judge(&etcd_node(e)), ConditionType::EtcdQuorum);
+    assert!(f.advice.contains("0 to 1 more of 5 may fail"), "{f:?}");
+}
+
+#[test]
+fn an_empty_file_is_no_snapshot() {
+    let newest = Some(SnapshotFile { name: "etcd-snapshot-n1".into(), at: ago(3600), size_bytes: 0 });
+    let e = etcd(3).with(|e| {
+        e.snapshots = Some(known(Snapshots {
+            folder: "/snapshots".into(),
+            count: 1,
+            newest,
+            object_storage: false,
+            schedule_disabled: false,
+        }));
+    });
+    let f = only(&judge(&etcd_node(e)), ConditionType::EtcdSnapshots);
+    assert_eq!(f.reason, ReasonCode::EtcdSnapshotsMissing, "{f:?}");
 }

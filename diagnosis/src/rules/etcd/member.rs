@@ -55,14 +55,14 @@ pub(super) fn judge(etcd: &EtcdFacts, at: Timestamp, now: Timestamp, limits: &Th
     };
 
     let name = name_of(etcd.members.value(), &status.member_id);
-    if status.is_learner {
-        return learner(etcd, url, status, at, now, limits);
-    }
-    if lacks_leader(status) {
-        return leaderless(etcd, name, url, status, at);
-    }
     let cluster_id = etcd.members.value().map_or("", |l| l.cluster_id.as_str());
     let seen = status_health(status, cluster_id);
+    if status.is_learner && !seen.foreign {
+        return learner(etcd, url, status, at, now, limits);
+    }
+    if lacks_leader(status) && !seen.foreign {
+        return leaderless(etcd, name, url, status, at);
+    }
     if seen.health == Health::Down {
         let (reason, why) =
             (if seen.foreign { R::EtcdClusterIdMismatch } else { R::EtcdReadFailed }, seen.why);

@@ -284,25 +284,26 @@ fn holds(tally: &Tally<'_>, at: Timestamp) -> Finding {
     let unhealthy = tally.unhealthy();
     let message = format!("Quorum holds: {numbers}; {unhealthy}{read}{from}.");
     let seen_enough = healthy >= quorum_of(voters);
-    let at_best = tolerated(voters, healthy + unknown);
+    let (at_least, at_best) = (tolerated(voters, healthy), tolerated(voters, healthy + unknown));
+    // Who could not be asked counts neither as healthy nor as lost.
+    let more = if at_least == at_best { at_best.to_string() } else { format!("{at_least} to {at_best}") };
     if !seen_enough || (unknown > 0 && healthy + unknown == voters) {
         // At best as bad as no tolerance: either the way to the others is closed, or the read was the last one.
         let severity = if at_best == 0 { Severity::Error } else { Severity::Warn };
         let who = if from.is_empty() { "this node" } else { "a node that reports" };
         return new(severity, R::EtcdVotersUnseen, message).waits(REDUCED_RAISE, clear).advice(format!(
-            "Let {who} reach the client port (2379) of {} with its client certificate; until then nobody can tell here \
-             whether {} or {at_best} more of {voters} may fail.",
-            tally.named(&AWAY),
-            tolerated(voters, healthy)
+            "Let {who} reach the client port (2379) of {} with its client certificate; until then it is not known here that more \
+             than {at_least} of {voters} may fail, and at best it is {at_best}.",
+            tally.named(&AWAY)
         ));
     }
     if at_best > 0 {
         let back = tally.returning(&AWAY);
         let advice = if back.is_empty() {
-            format!("{at_best} more of {voters} may fail. Do not reset the cluster.{}", tally.of_membership())
+            format!("{more} more of {voters} may fail. Do not reset the cluster.{}", tally.of_membership())
         } else {
             format!(
-                "Bring {} back: {at_best} more of {voters} may fail until then. Do not remove a member or reset the cluster \
+                "Bring {} back: {more} more of {voters} may fail until then. Do not remove a member or reset the cluster \
                  while its machine may return.{}",
                 names(back, NAMED),
                 tally.of_membership()

@@ -62,6 +62,16 @@ fn one_node(snapshots: &Snapshots, at: Timestamp, now: Timestamp) -> Finding {
     if newest.at > now.after(CLOCKS_APART) {
         return of_the_future(&words, newest.at.since(now), at);
     }
+    if newest.size_bytes == 0 {
+        let message = format!(
+            "The newest etcd snapshot is an empty file, from which nothing can be restored: {words}{elsewhere}."
+        );
+        return new(Status::False, Severity::Warn, R::EtcdSnapshotsMissing, message).advice(format!(
+            "See whether {folder} has room and the server's log for \"snapshot\" at {}; keep the older ones until a \
+             whole one was taken.",
+            newest.at
+        ));
+    }
     let age = now.since(newest.at);
     let kept = Count(usize::try_from(snapshots.count).unwrap_or(usize::MAX), "snapshot");
     if age > STALE_AFTER {
