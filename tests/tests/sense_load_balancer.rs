@@ -191,8 +191,7 @@ async fn layer_4_done_right() {
     let origins = statuses(&facts, Backend, ProbeKind::WebSocketOrigin);
     assert!(origins.len() >= 2 && origins.iter().all(|status| *status == 401), "{origins:?}");
     let ca = facts.ca.as_ref().unwrap().value().unwrap();
-    assert_eq!((ca.status, ca.bytes), (200, 13));
-    assert!(matches!(&ca.certificates, Fact::Absent { source, .. } if source.contains("no PEM")), "{ca:#?}");
+    assert_eq!((ca.status, ca.certificates.value().map(Vec::len)), (200, Some(1)), "{ca:#?}");
     assert!(facts.connections > 8 && facts.connections < 24, "{}", facts.connections);
 }
 

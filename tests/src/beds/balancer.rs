@@ -183,8 +183,17 @@ impl Balancer {
         let rancher = "\
             location = /ping { return 200 pong; }\n\
             location = /healthz { return 200 ok; }\n\
-            location = /cacerts { return 200 'a certificate'; }\n\
-            location = /v3/connect { return 401 'no token'; }\n";
+";
+        // As Rancher does it: only /ping and the like are answered to who does not say that it came over https.
+        let guarded = |guard: &str| {
+            format!(
+                "location = /cacerts {{ {guard} alias {ca}; }}\n\
+                 location = /v3/connect {{ {guard} return 401 'no token'; }}\n",
+                ca = self.path("ca.crt").display()
+            )
+        };
+        let (plain_paths, tls_paths) =
+            (guarded("if ($plain) { return 302 https://$host$uri; }"), guarded(""));
         format!(
             "daemon off; master_process off; pid nginx{i}.pid; error_log nginx{i}.err; events {{}}\n\
              http {{\n\
@@ -194,10 +203,10 @@ impl Balancer {
              ssl_certificate server.crt; ssl_certificate_key server.key;\n\
              server {{ listen {http} default_server; listen {https} ssl default_server;\n\
                return 404 'default backend - 404'; }}\n\
-             server {{ listen {http}; server_name {host}; {rancher}\n\
+             server {{ listen {http}; server_name {host}; {rancher}{plain_paths}\n\
                location = / {{ if ($plain) {{ return 302 https://$host/; }} return 200 'Rancher on {i}'; }}\n\
                location / {{ if ($plain) {{ return 302 https://$host/; }} return 404 'not found'; }} }}\n\
-             server {{ listen {https} ssl; server_name {host}; {rancher}\n\
+             server {{ listen {https} ssl; server_name {host}; {rancher}{tls_paths}\n\
                location = / {{ return 200 'Rancher on {i}'; }} location / {{ return 404 'not found'; }} }}\n\
              }}\n",
             host = options.ingress_host,
@@ -218,7 +227,7 @@ impl Balancer {
         format!(
             "defaults\n  timeout connect 1s\n  timeout client 10s\n  timeout server 10s\n  retries 0\n\
              listen l4\n  mode tcp\n  bind {}\n{}\
-             listen l4-http\n  mode tcp\n  bind {}\n{}\
+             listen l4-http\n  mode http\n  http-request set-header X-Forwarded-Proto http\n  bind {}\n{}\
              frontend l7\n  mode http\n  bind {} ssl crt {}\n{header}  default_backend plain\n\
              backend plain\n  mode http\n  balance roundrobin\n{}\
              frontend l7-http\n  mode http\n  bind {}\n  http-request redirect scheme https code 301\n",

@@ -131,6 +131,18 @@ impl EtcdCluster {
         if let Some(process) = &self.members[i].process {
             let signal = if frozen { Signal::SIGSTOP } else { Signal::SIGCONT };
             let _ = kill(nix::unistd::Pid::from_raw(process.id() as i32), signal);
+            // The signal is on its way; every thread has to have heard of it before anybody looks.
+            let stopped = || {
+                let tasks = std::fs::read_dir(format!("/proc/{}/task", process.id())).into_iter().flatten();
+                tasks.flatten().all(|task| {
+                    let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+                    stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
+                })
+            };
+            let start = std::time::Instant::now();
+            while frozen && !stopped() && start.elapsed() < Duration::from_secs(10) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
         }
     }
 
