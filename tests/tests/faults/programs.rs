@@ -141,13 +141,14 @@ async fn an_agent_that_loses_power_while_it_enrols_burns_no_token() {
         let view: outrider_protocol::TokenView = serde_json::from_slice(&answer.body).expect("a token");
         view.token
     };
-    let mut enrolled_before = 0;
+    let (mut enrolled_before, mut changes) = (0, 0);
     let mut seen = BTreeSet::new();
     for kill_at in 1..=200 {
         // From the first changes on, and far enough that some are let in before the power goes.
         if kill_at > 32 && enrolled_before >= 3 {
             break;
         }
+        changes = kill_at;
         let name = format!("node-{kill_at}");
         let token = token().await;
         let machine =
@@ -186,8 +187,8 @@ async fn an_agent_that_loses_power_while_it_enrols_burns_no_token() {
     );
     table.row(
         "power gone during enrolment",
-        "SIGKILL after each of the first 32 changes; unsynced ones lost",
-        format!("all 32 enrol with their once-token; {enrolled_before} had been let in before"),
+        format!("SIGKILL after each of the first {changes} changes; unsynced ones lost"),
+        format!("all {changes} enrol with their once-token; {enrolled_before} had been let in before"),
     );
 }
 
