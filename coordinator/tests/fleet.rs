@@ -391,6 +391,19 @@ async fn whom_a_database_begun_anew_does_not_know_is_told_why() {
     let agent = bed.enrol("n1", "").await;
     let Bed { coordinator, folder } = bed;
     coordinator.shutdown().await;
+    // Whoever still has the old database open when it goes would write into the files of the new one.
+    let database = folder.path().join("coordinator.db");
+    let is_open = || {
+        let files = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+        files.filter_map(|file| std::fs::read_link(file.path()).ok()).any(|file| file == database)
+    };
+    for _ in 0..400 {
+        if !is_open() {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(25)).await;
+    }
+    assert!(!is_open(), "the database is closed");
     for suffix in ["", "-wal", "-shm"] {
         let _ = std::fs::remove_file(folder.path().join(format!("coordinator.db{suffix}")));
     }
