@@ -37,14 +37,19 @@ impl Candidate {
         self
     }
 
-    fn badness(&self) -> (u8, Severity) {
-        let status = match self.status {
-            Status::True => 0,
-            Status::Unknown => 1,
-            Status::False => 2,
-        };
-        (status, self.severity)
+    pub(crate) fn badness(&self) -> (u8, Severity) {
+        badness(self.status, self.severity)
     }
+}
+
+/// How bad it is to say this: worse is greater, and not to know is worse than to know that it holds.
+pub(crate) fn badness(status: Status, severity: Severity) -> (u8, Severity) {
+    let rank = match status {
+        Status::True => 0,
+        Status::Unknown => 1,
+        Status::False => 2,
+    };
+    (rank, severity)
 }
 
 /// The worst of `candidates` as the finding about `subject`, with what else is wrong behind it. The first of equals.
@@ -56,6 +61,17 @@ pub(crate) fn worst(
     mut candidates: Vec<Candidate>,
 ) -> Option<Finding> {
     candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.badness()));
+    first(condition_type, subject, at, clear, candidates)
+}
+
+/// The first of `candidates`, which stand in their order already, as [`worst`] makes a finding of it.
+pub(crate) fn first(
+    condition_type: ConditionType,
+    subject: String,
+    at: Timestamp,
+    clear: Duration,
+    candidates: Vec<Candidate>,
+) -> Option<Finding> {
     let mut all = candidates.into_iter();
     let first = all.next()?;
     let also: Vec<String> =

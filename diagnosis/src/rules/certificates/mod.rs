@@ -13,10 +13,10 @@ mod served;
 use std::time::Duration;
 
 use outrider_protocol::{
-    CertificateFacts, CertificateFile, CertificateUse, CertificatesFacts, ConditionType, NodeFacts,
-    ReasonCode, Severity, Status, Timestamp,
+    CertificateFacts, CertificateFile, CertificateUse, CertificatesFacts, ConditionType, NodeFacts, Timestamp,
 };
 
+use crate::candidate::{Candidate, first};
 use crate::finding::{Finding, Judgement};
 use crate::rules::clock::Trust;
 
@@ -101,50 +101,9 @@ enum Part {
     Authority,
 }
 
-/// One thing that may be said of a subject; the worst is.
-struct Candidate {
-    status: Status,
-    severity: Severity,
-    reason: ReasonCode,
-    message: String,
-    advice: String,
-    raise: Duration,
-}
-
-impl Candidate {
-    fn new(status: Status, severity: Severity, reason: ReasonCode, message: String) -> Self {
-        Self { status, severity, reason, message, advice: String::new(), raise: Duration::ZERO }
-    }
-
-    fn advice(mut self, advice: impl Into<String>) -> Self {
-        self.advice = advice.into();
-        self
-    }
-
-    fn after(mut self, raise: Duration) -> Self {
-        self.raise = raise;
-        self
-    }
-
-    fn badness(&self) -> (Severity, u8) {
-        let status = match self.status {
-            Status::True => 0,
-            Status::Unknown => 1,
-            Status::False => 2,
-        };
-        // What could not be read beside it must not soften what was read.
-        (self.severity, status)
-    }
-}
-
-/// The worst of `candidates` as the finding about `subject`, with what else is wrong behind it. The first of equals.
+/// The worst of `candidates` as the finding about `subject`. What could not be read beside it must not soften what was read,
+/// so the graver goes first.
 fn worst(subject: String, at: Timestamp, mut candidates: Vec<Candidate>) -> Option<Finding> {
-    candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.badness()));
-    let mut all = candidates.into_iter();
-    let first = all.next()?;
-    let also: Vec<String> =
-        all.filter(|other| other.severity > Severity::Ok).map(|other| other.message).take(2).collect();
-    let message = [first.message].into_iter().chain(also).collect::<Vec<_>>().join(" ");
-    let finding = Finding::new(TYPE, first.status, first.severity, first.reason, at, message);
-    Some(finding.subject(subject).advice(first.advice).waits(first.raise, CLEAR))
+    candidates.sort_by_key(|candidate| std::cmp::Reverse((candidate.severity, candidate.badness())));
+    first(TYPE, subject, at, CLEAR, candidates)
 }

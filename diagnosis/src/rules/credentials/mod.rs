@@ -14,6 +14,7 @@ use outrider_protocol::{
     ConditionType, CredentialsFacts, Fact, NodeFacts, ReasonCode, Severity, Status, Timestamp, UnknownCause,
 };
 
+use crate::candidate::badness;
 use crate::finding::{Finding, Judgement};
 use crate::rules::clock::Trust;
 
@@ -101,19 +102,9 @@ impl Verdict {
         self
     }
 
-    /// How bad it is: worse is greater.
-    fn badness(&self) -> (u8, Severity) {
-        let status = match self.status {
-            Status::True => 0,
-            Status::Unknown => 1,
-            Status::False => 2,
-        };
-        (status, self.severity)
-    }
-
     /// The worse of two; the first of equals.
     fn or_worse(self, other: Verdict) -> Verdict {
-        if other.badness() > self.badness() { other } else { self }
+        if badness(other.status, other.severity) > badness(self.status, self.severity) { other } else { self }
     }
 
     fn into_finding(self, view: &View) -> Finding {
