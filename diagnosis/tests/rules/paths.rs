@@ -44,37 +44,42 @@ impl Node {
     }
 }
 
+/// What a node tells of itself: name, addresses, tries.
+type Told = (String, Vec<String>, Vec<BalancerPaths>);
+
+fn told(nodes: &[Node]) -> Vec<Told> {
+    let told = nodes.iter().enumerate().map(|(i, n)| {
+        let paths = BalancerPaths {
+            name: "rancher".into(),
+            host: "rancher.example".into(),
+            port: 443,
+            at: now(),
+            untried: n.untried.into(),
+            paths: n.paths.clone(),
+        };
+        (format!("n{}", i + 1), vec![n.address.clone()], vec![paths])
+    });
+    told.collect()
+}
+
+fn members<'a>(nodes: &[Node], told: &'a [Told]) -> Vec<fleet::Member<'a>> {
+    let members = nodes.iter().zip(told).map(|(n, (name, addresses, paths))| fleet::Member {
+        name,
+        ready: n.ready,
+        zone: "",
+        region: "",
+        etcd: None,
+        network: None,
+        received: None,
+        addresses,
+        paths,
+    });
+    members.collect()
+}
+
 fn judged(nodes: &[Node]) -> Finding {
-    let told: Vec<(String, Vec<String>, Vec<BalancerPaths>)> = nodes
-        .iter()
-        .enumerate()
-        .map(|(i, n)| {
-            let paths = BalancerPaths {
-                name: "rancher".into(),
-                host: "rancher.example".into(),
-                port: 443,
-                at: now(),
-                untried: n.untried.into(),
-                paths: n.paths.clone(),
-            };
-            (format!("n{}", i + 1), vec![n.address.clone()], vec![paths])
-        })
-        .collect();
-    let members: Vec<fleet::Member<'_>> = nodes
-        .iter()
-        .zip(&told)
-        .map(|(n, (name, addresses, paths))| fleet::Member {
-            name,
-            ready: n.ready,
-            zone: "",
-            region: "",
-            etcd: None,
-            network: None,
-            received: None,
-            addresses,
-            paths,
-        })
-        .collect();
+    let told = told(nodes);
+    let members = members(nodes, &told);
     let judgement = fleet::judge_cluster("c", &members, now());
     // The same from the other end: the order of reports changes nothing.
     let mut reversed = members.clone();
@@ -266,35 +271,8 @@ fn tries_are_counted_by_connection_and_ours_are_not_held_against_the_path() {
 fn the_matrix_says_who_is_a_backend_and_where_it_stands() {
     let mut nodes = servers([0, 2, 0], &ALL_WELL);
     nodes.push(node("10.0.7.11/16", 0, 3));
-    let told: Vec<(String, Vec<String>, Vec<BalancerPaths>)> = nodes
-        .iter()
-        .enumerate()
-        .map(|(i, n)| {
-            let paths = BalancerPaths {
-                name: "rancher".into(),
-                host: "rancher.example".into(),
-                port: 443,
-                at: now(),
-                untried: String::new(),
-                paths: n.paths.clone(),
-            };
-            (format!("n{}", i + 1), vec![n.address.clone()], vec![paths])
-        })
-        .collect();
-    let members: Vec<fleet::Member<'_>> = told
-        .iter()
-        .map(|(name, addresses, paths)| fleet::Member {
-            name,
-            ready: T::True,
-            zone: "",
-            region: "",
-            etcd: None,
-            network: None,
-            received: None,
-            addresses,
-            paths,
-        })
-        .collect();
+    let told = told(&nodes);
+    let members = members(&nodes, &told);
     let matrix = &fleet::matrices(&members)[0];
     assert_eq!(matrix.columns.len(), 4);
     assert_eq!((matrix.columns[1].peer.as_str(), matrix.columns[1].node.as_str()), ("10.0.0.1:443", "n1"));
