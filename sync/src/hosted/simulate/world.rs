@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::scenario::{Actor, Event, Scenario};
-use crate::hosted::plan::{Action, Hold, Input, plan};
+use crate::hosted::plan::{Action, Hold, Input, Plan, plan};
 use crate::hosted::rancher::{self, push::Does};
 use crate::hosted::refresh::{Reading, Record, refresh};
 use crate::hosted::timeline::{Push, Refresh};
@@ -298,19 +298,22 @@ struct Desired {
 }
 
 impl Desired {
-    fn push(&mut self, provider: Provider, cloud: &mut Cloud, now: i64, out: &mut Played) {
-        let none = BTreeSet::new();
-        let seen = cloud.seen(now);
-        let planned = plan(&Input {
+    /// What is left to send, by what a read at `now` shows.
+    fn plan(&self, provider: Provider, cloud: &Cloud, now: i64, in_progress: bool) -> Plan {
+        plan(&Input {
             provider,
             spec: &self.spec,
-            live: &seen,
-            in_progress: false,
+            live: &cloud.seen(now),
+            in_progress,
             edited: &self.edited,
             base: self.applied.as_ref(),
-            confirmed: &none,
+            confirmed: &BTreeSet::new(),
             last_push: None,
-        });
+        })
+    }
+
+    fn push(&mut self, provider: Provider, cloud: &mut Cloud, now: i64, out: &mut Played) {
+        let planned = self.plan(provider, cloud, now, false);
         for write in &planned.writes {
             let gone = write.action == Action::DeletePool;
             cloud.set(provider, &write.path, if gone { &Value::Null } else { &write.to });
@@ -323,18 +326,7 @@ impl Desired {
 
     /// A becomes S only when a read shows that nothing is left to send.
     fn settle(&mut self, provider: Provider, cloud: &Cloud, now: i64) {
-        let none = BTreeSet::new();
-        let seen = cloud.seen(now);
-        let left = plan(&Input {
-            provider,
-            spec: &self.spec,
-            live: &seen,
-            in_progress: cloud.in_progress(now),
-            edited: &self.edited,
-            base: self.applied.as_ref(),
-            confirmed: &none,
-            last_push: None,
-        });
+        let left = self.plan(provider, cloud, now, cloud.in_progress(now));
         if !left.requeue && left.writes.is_empty() && left.held.is_empty() {
             self.applied = Some(self.spec.clone());
             self.edited.clear();
