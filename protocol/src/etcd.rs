@@ -244,7 +244,7 @@ pub struct EndpointStatus {
     pub db_size_bytes: i64,
     /// Bytes in use inside it; 0 where the version does not say.
     pub db_in_use_bytes: i64,
-    /// Quota in bytes; 0 means the default of 2 GiB or that the version does not say.
+    /// Quota in bytes; 0 means the default of 2 GiB or that the version does not say, below 0 that it is switched off.
     pub quota_bytes: i64,
     /// Member id of the leader it sees, hex; empty when it sees none.
     pub leader: String,

@@ -202,6 +202,8 @@ reason_codes! {
         "A learner does not catch up or is not promoted.";
     EtcdPeerUrlMismatch = "EtcdPeerUrlMismatch", Warn..=Error, "b1efb51133bd41d7ff46a4998306c513",
         "A peer URL is recorded otherwise than its member expects.";
+    EtcdUrlUnusable = "EtcdUrlUnusable", Warn..=Error, "dc5bff67698d42b2b06674104a98c894",
+        "The member list records a URL that nobody can use.";
     EtcdClusterIdMismatch = "EtcdClusterIdMismatch", Error..=Error, "df5d1fe2fc7f505189a42bb67e2f6956",
         "Members belong to different clusters.";
     EtcdMemberUnstarted = "EtcdMemberUnstarted", Info..=Warn, "f24aabd49a3259f885e8649782cb5b18",
@@ -226,8 +228,10 @@ reason_codes! {
         "A NOSPACE alarm stops all writes.";
     EtcdAlarmLeftOver = "EtcdAlarmLeftOver", Error..=Error, "e166767f5df7565baf4028ca5752d289",
         "Space is free again and the NOSPACE alarm is still set.";
-    EtcdQuotaUnknown = "EtcdQuotaUnknown", Info..=Info, "dec206f27ed24555a5ad02881639c98e",
+    EtcdQuotaUnknown = "EtcdQuotaUnknown", Info..=Warn, "dec206f27ed24555a5ad02881639c98e",
         "The quota is not reported and is not the default.";
+    EtcdQuotaOff = "EtcdQuotaOff", Info..=Warn, "70c4490b49074c1fb7e0e30020d7c826",
+        "The quota is switched off, so the database grows until the disk is full.";
     EtcdDatabaseLarge = "EtcdDatabaseLarge", Info..=Warn, "48813f6d8d31e966504ca82d182b6cf9",
         "The database is so large that snapshots and defragmentation take long.";
     EtcdCorrupt = "EtcdCorrupt", Error..=Error, "8abc022528b25d978ae7ec541405457c",
@@ -236,8 +240,8 @@ reason_codes! {
         "fsync is fast enough.";
     EtcdDiskSlow = "EtcdDiskSlow", Warn..=Error, "7d5197c7e31457439fb08ca7ae4e3709",
         "fsync is slow.";
-    EtcdDiskUnmeasured = "EtcdDiskUnmeasured", Info..=Info, "f55c8ee915c95e34a1faebf22bf52f56",
-        "Too few writes between two scrapes to judge the disk.";
+    EtcdDiskUnmeasured = "EtcdDiskUnmeasured", Info..=Warn, "f55c8ee915c95e34a1faebf22bf52f56",
+        "Two scrapes do not tell how fast the disk is.";
     EtcdSnapshotsFresh = "EtcdSnapshotsFresh", Ok..=Ok, "205d8d68d95828f741649de26d644733",
         "The newest etcd snapshot is recent.";
     EtcdSnapshotsOnOneNode = "EtcdSnapshotsOnOneNode", Info..=Info, "c3af3687b533337ac8bcaf52e03bcf1a",
@@ -246,6 +250,8 @@ reason_codes! {
         "The newest etcd snapshot is too old.";
     EtcdSnapshotsMissing = "EtcdSnapshotsMissing", Warn..=Warn, "f060b143d6e41acaa73cc6f7b325efb3",
         "There is no etcd snapshot.";
+    EtcdSnapshotsUnseen = "EtcdSnapshotsUnseen", Warn..=Warn, "c8e9167c2a9c496988dcad834427de1d",
+        "No etcd snapshot lies on a node; object storage, where they go, was not looked at.";
     EtcdSnapshotsDisabled = "EtcdSnapshotsDisabled", Info..=Warn, "f43c34525fb135b1e8595aaf65551011",
         "Scheduled etcd snapshots are switched off.";
     CertificatesInDate = "CertificatesInDate", Ok..=Ok, "5dc253e8132a52c7ad01fb148e291b24",

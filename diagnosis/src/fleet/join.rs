@@ -6,8 +6,8 @@ use outrider_protocol::{EndpointFacts, EndpointStatus, Fact, Member, MemberList,
 
 use super::NAMED;
 use super::reports::{Joined, Said, View};
-use crate::rules::etcd::membership::Rebuilt;
 use crate::rules::etcd::quorum::{Ghost, Health, Proof, Tally, Voter, label};
+use crate::rules::etcd::rebuilt::Rebuilt;
 use crate::rules::etcd::view::{self, Seen};
 use crate::wording::{Span, names};
 

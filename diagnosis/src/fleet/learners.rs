@@ -6,17 +6,29 @@ use outrider_protocol::{EndpointFacts, Member, MemberList, Status, Timestamp};
 
 use super::{Joined, View, join};
 use crate::finding::Finding;
+use crate::rules::etcd::ghosts::standing;
 use crate::rules::etcd::learners::{self, Learner};
 use crate::rules::etcd::links::link;
-use crate::rules::etcd::membership::is_of_node;
-use crate::rules::etcd::view::{display_name, name_of};
+use crate::rules::etcd::quorum::Tally;
+use crate::rules::etcd::rebuilt::{Leftovers, is_of_node};
+use crate::rules::etcd::view::{display_name, name_of, with_id};
 
 /// `facts/etcd.md`, section 3; the coordinator has no thresholds of its own.
 const STALLED: Duration = Duration::from_secs(300);
 
-pub(super) fn judge(joined: &Joined<'_>, list: &MemberList) -> Vec<Finding> {
-    let learners = list.members.iter().filter(|m| m.is_learner);
-    learners.map(|m| learners::finding(&joined_learner(joined, list, m), STALLED, joined.at)).collect()
+pub(super) fn judge(joined: &Joined<'_>, list: &MemberList, tally: &Tally<'_>) -> Vec<Finding> {
+    if tally.learners == 0 {
+        return Vec::new();
+    }
+    let health = list.members.iter().map(|m| join::health(joined, list, m).health).collect();
+    let leftovers = Leftovers::among(list, health, joined.node_names());
+    let quorum = standing(tally, joined.at);
+    let learners = list.members.iter().enumerate().filter(|(_, m)| m.is_learner);
+    let found = learners.map(|(i, m)| {
+        let learner = Learner { leftover: leftovers.words(i), quorum, ..joined_learner(joined, list, m) };
+        learners::finding(&learner, STALLED, joined.at)
+    });
+    found.collect()
 }
 
 fn joined_learner<'a>(joined: &Joined<'a>, list: &'a MemberList, member: &'a Member) -> Learner<'a> {
@@ -38,8 +50,22 @@ fn joined_learner<'a>(joined: &Joined<'a>, list: &'a MemberList, member: &'a Mem
         // Nobody asked it: it has not come up since it was added, or nothing is known.
         (None, None) => all.iter().filter_map(|(_, l)| l.silent_for).min(),
     };
+    let leaders = || all.iter().filter_map(|(_, l)| l.leader);
     Learner {
         name: display_name(member),
+        with_id: with_id(member),
+        ready_for: all.iter().filter_map(|(_, l)| l.ready_for).max(),
+        silence: all.iter().find_map(|(_, l)| l.silence).filter(|_| silent_for.is_some()),
+        unstarted_at: all.iter().find_map(|(_, l)| l.unstarted_at.clone()).filter(|_| reached.is_none()),
+        distribution: all.iter().find_map(|(_, l)| l.distribution),
+        // Whoever sees one is right: the others may be cut off.
+        leader: leaders().find(|l| !l.is_empty()).or(leaders().next()),
+        // Its own word counts, as long as it is heard.
+        sees_none: joined
+            .own_view(&member.id)
+            .is_some_and(|own| all.iter().any(|(v, l)| std::ptr::eq(*v, own) && l.sees_none)),
+        quorum: Status::Unknown,
+        leftover: None,
         age: all.iter().filter_map(|(_, l)| l.age).max(),
         index: all.iter().find_map(|(_, l)| l.index),
         front: all.iter().filter_map(|(_, l)| l.front).max(),

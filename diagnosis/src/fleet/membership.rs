@@ -12,7 +12,7 @@ use crate::finding::Finding;
 use crate::rules::etcd::peers::Compared;
 use crate::rules::etcd::quorum::{Ghost, Tally};
 use crate::rules::etcd::view::{name_of, with_id};
-use crate::rules::etcd::{membership, peers};
+use crate::rules::etcd::{ghosts, membership, peers, urls};
 use crate::wording::{Count, names};
 
 const TYPE: ConditionType = ConditionType::EtcdMembership;
@@ -30,9 +30,9 @@ pub(super) fn judge(
     found.extend(topology::partition(joined, list, at));
     found.extend(peer_urls(joined, list));
     found.extend(leaders(joined, list));
-    found.extend(learners::judge(joined, list));
-    found.extend(membership::ghosts(tally, at).map(|f| with_addresses(f, joined, list, tally)));
-    found.extend(membership::unstarted(list, at));
+    found.extend(learners::judge(joined, list, tally));
+    found.extend(ghosts::ghosts(tally, at).map(|f| with_addresses(f, joined, list, tally)));
+    found.extend(membership::unstarted(list, tally, at));
     found.extend(membership::repeated_ids(&joined.repeated, at));
     found.extend(topology::regions(joined, list));
     found.extend(topology::failure_domain(joined, tally, at));
@@ -114,6 +114,7 @@ pub(super) fn split(joined: &Joined<'_>) -> Option<Finding> {
 fn peer_urls(joined: &Joined<'_>, list: &MemberList) -> Vec<Finding> {
     let lives = |m: &Member| joined.said_of(m).iter().any(|(_, e)| e.status.value().is_some());
     let mut found = peers::listed(list, lives, joined.at);
+    found.extend(urls::judge(list, joined.at));
     found.extend(joined.group.iter().filter_map(|v| match peers::local(v.etcd, list, joined.at) {
         Compared::Different(finding) => Some(*finding),
         Compared::Same | Compared::Untold(_) => None,

@@ -10,8 +10,8 @@ use outrider_protocol::{
 };
 
 use super::{NAMED, join, snapshots};
-use crate::rules::etcd::membership::kubernetes_nodes;
 use crate::rules::etcd::quorum::Tally;
+use crate::rules::etcd::rebuilt::kubernetes_nodes;
 use crate::rules::etcd::view;
 use crate::wording::names;
 
@@ -240,7 +240,7 @@ impl<'a> Joined<'a> {
     pub(super) fn kubernetes_node(&self, member: &EtcdMember) -> Status {
         match &self.nodes {
             Some((nodes, listed)) if !member.name.is_empty() && listed.contains(member.id.as_str()) => {
-                match crate::rules::etcd::membership::has_node(&member.name, nodes) {
+                match crate::rules::etcd::rebuilt::has_node(&member.name, nodes) {
                     true => Status::True,
                     false => Status::False,
                 }
@@ -258,7 +258,7 @@ impl<'a> Joined<'a> {
     pub(super) fn tally<'s>(&'s self, list: &'s MemberList) -> Tally<'s> {
         let mut tally = join::tally(self, list);
         tally.seen_from = self.seen_from();
-        tally.snapshot = snapshots::newest(self).map(|newest| newest.words());
+        tally.snapshot = snapshots::known_words(self);
         tally
     }
 

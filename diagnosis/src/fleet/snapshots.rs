@@ -26,6 +26,18 @@ fn told<'v, 'a>(joined: &'v Joined<'a>) -> impl Iterator<Item = (&'v View<'a>, &
     joined.group.iter().filter_map(|v| Some((v, v.etcd.snapshots.as_ref()?.value()?)))
 }
 
+/// What is known of the newest one, in words; also that others may lie where nobody looked.
+pub(super) fn known_words(joined: &Joined<'_>) -> Option<String> {
+    let unseen = || {
+        let (view, _) = told(joined).find(|(_, s)| s.object_storage)?;
+        Some(format!(
+            "none on the nodes; object storage, where {} sends them as well, was not looked at",
+            view.node
+        ))
+    };
+    newest(joined).map(|newest| newest.words()).or_else(unseen)
+}
+
 pub(super) fn newest<'a>(joined: &Joined<'a>) -> Option<Newest<'a>> {
     // By our clock, for a machine dates its files by its own: what is still to come then was dated by a clock before this.
     let all = told(joined).filter_map(|(v, s)| {
@@ -140,12 +152,35 @@ fn without(joined: &Joined<'_>, looks: &[(&str, &Fact<Snapshots>)], unread: &[St
     }
     let nodes = names(looks.iter().map(|(node, _)| *node), NAMED);
     let disabled = looks.iter().all(|(_, fact)| fact.value().is_some_and(|s| s.schedule_disabled));
+    let sends = |(node, fact): &(&'_ str, &Fact<Snapshots>)| {
+        fact.value().is_some_and(|s| s.object_storage).then(|| (*node).to_owned())
+    };
+    let senders: Vec<String> = looks.iter().filter_map(sends).collect();
     if disabled {
-        let message =
-            format!("There is no etcd snapshot, and scheduled snapshots are switched off on {nodes}.");
+        let message = if senders.is_empty() {
+            format!("There is no etcd snapshot, and scheduled snapshots are switched off on {nodes}.")
+        } else {
+            format!(
+                "No etcd snapshot lies on any of {nodes}, and scheduled snapshots are switched off there; object storage, which \
+                 the configuration of {} names, was not looked at.",
+                names(&senders, NAMED)
+            )
+        };
         return Finding::new(TYPE, Status::False, Severity::Warn, R::EtcdSnapshotsDisabled, at, message).advice(format!(
             "Switch scheduled snapshots on (etcd-disable-snapshots) on one of {nodes} at least: without a snapshot nothing \
              brings the cluster back once its quorum is gone for good."
+        ));
+    }
+    if !senders.is_empty() {
+        let senders = names(&senders, NAMED);
+        let message = format!(
+            "Whether there is an etcd snapshot is not known: none lies on any of {nodes}, and the configuration of {senders} sends \
+             them to object storage, which was not looked at."
+        );
+        return Finding::new(TYPE, Status::Unknown, Severity::Warn, R::EtcdSnapshotsUnseen, at, message).advice(format!(
+            "List what lies there (etcd-snapshot list of rke2 or k3s on {senders}, or the bucket itself): the newest should be \
+             younger than {}.",
+            Span(STALE_AFTER)
         ));
     }
     let message = format!("There is no etcd snapshot on any of {nodes}.");

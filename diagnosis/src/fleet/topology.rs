@@ -8,8 +8,8 @@ use outrider_protocol::{
 
 use super::{Joined, Member, join};
 use crate::finding::Finding;
-use crate::rules::etcd::membership::is_of_node;
 use crate::rules::etcd::quorum::{Tally, Voter, quorum_of};
+use crate::rules::etcd::rebuilt::is_of_node;
 use crate::wording::{Count, names};
 
 const TYPE: ConditionType = ConditionType::EtcdMembership;

@@ -2,7 +2,7 @@
 
 use outrider_protocol::{EtcdFacts, EtcdScrape, Fact, Histogram};
 
-use crate::rules::etcd::membership::is_of_node;
+use crate::rules::etcd::rebuilt::is_of_node;
 
 /// More Kubernetes nodes than this are kept only as far as they are a member's.
 const NODES_KEPT: usize = 64;

@@ -184,12 +184,6 @@ fn a_member_of_another_cluster_is_named() {
 }
 
 #[test]
-fn a_voter_that_never_started_is_named() {
-    let f = membership(etcd(3).with(|e| list_mut(e).members[2].name.clear()));
-    expect(&f, Status::True, Severity::Warn, ReasonCode::EtcdMemberUnstarted, &["10.0.0.3:2380"]);
-}
-
-#[test]
 fn several_findings_are_all_told_the_gravest_first() {
     let e = learner(40, |e| {
         status_mut(e, 2).cluster_id = "c9".into();

@@ -118,6 +118,8 @@ fn d19_what_to_ask_before_a_reset_stands_below_a_lost_quorum() {
     let f = lost(None);
     expect(&f, Status::False, Severity::Error, ReasonCode::EtcdQuorumLost, &words);
     assert!(f.advice.contains("none is known here"), "{}", f.advice);
+    let f = lost(snapshots(0, |s| (s.newest, s.object_storage) = (None, true)));
+    assert!(f.advice.contains("object storage, where they go as well, was not looked at"), "{}", f.advice);
     let f = lost(snapshots(3 * 3600, |_| {}));
     assert!(f.advice.contains("etcd-snapshot-n1 (50.0 MB) of "), "{}", f.advice);
 }
@@ -376,6 +378,11 @@ fn the_age_of_the_newest_snapshot() {
     expect(&f, Status::False, Severity::Warn, ReasonCode::EtcdSnapshotsStale, &words);
     let f = of(snapshots(0, |s| (s.newest, s.count) = (None, 0)));
     expect(&f, Status::False, Severity::Warn, ReasonCode::EtcdSnapshotsMissing, &["/snapshots", "12 h"]);
+    // Nothing here, and object storage where nobody looked: unknown, not missing, however little else is known.
+    let f = of(snapshots(0, |s| (s.newest, s.count, s.object_storage) = (None, 0, true)));
+    let words = ["Whether there is an etcd snapshot is not known", "/snapshots", "object storage", "25 h"];
+    expect(&f, Status::Unknown, Severity::Warn, ReasonCode::EtcdSnapshotsUnseen, &words);
+    assert!(!f.message.contains("There is no"), "{f:#?}");
     let f = of(snapshots(0, |s| (s.newest, s.schedule_disabled) = (None, true)));
     expect(&f, Status::True, Severity::Info, ReasonCode::EtcdSnapshotsDisabled, &["switched off"]);
     let f = of(Some(world::absent("/snapshots")));
@@ -404,7 +411,7 @@ fn findings_of_one_condition_keep_their_advice() {
             "Also: Learner n4",
             "Also: Ghost member: n3",
             "port 2380 is open both ways between n4",
-            "gone for good",
+            "Do not remove n3 with id",
         ],
     );
 }

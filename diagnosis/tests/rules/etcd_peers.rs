@@ -78,6 +78,7 @@ fn a_peer_url_recorded_twice_is_a_duplicate() {
     let f = membership(etcd(4).with(|e| {
         list_mut(e).members[3].peer_urls = vec!["http://10.0.0.2:2380".into()];
         list_mut(e).members[3].name.clear();
+        kill(e, 4, 60);
     }));
     expect(
         &f,

@@ -108,6 +108,34 @@ proptest! {
     }
 
     #[test]
+    fn sp3_slower_writes_never_improve_a_verdict(
+        of in prop::collection::vec((0usize..15, 1u64..60), 1..5), from in 0usize..5, to in 0usize..15, commits in any::<bool>(),
+    ) {
+        let finding = |of: &[(usize, u64)]| {
+            let (mut earlier, mut latest) = (scrape(300, 0, 0), scrape(0, 1000, 0));
+            let h = |scale: u64| {
+                let mut buckets: Vec<(f64, u64)> = (0..14usize)
+                    .map(|i| (0.001 * f64::from(1u32 << i), scale * of.iter().filter(|(b, _)| *b <= i).map(|(_, n)| n).sum::<u64>()))
+                    .collect();
+                let count = scale * of.iter().map(|(_, n)| n).sum::<u64>();
+                buckets.push((f64::MAX, count));
+                Histogram { buckets, count, sum: 0.0 }
+            };
+            if commits {
+                (earlier.backend_commit, latest.backend_commit) = (h(0), h(1));
+            } else {
+                (earlier.wal_fsync, latest.wal_fsync) = (h(0), h(1));
+            }
+            found(etcd(3).with(|e| e.metrics = known(EtcdMetrics { earlier: Some(earlier), latest })), ConditionType::EtcdDisk)
+        };
+        let mut slower = of.clone();
+        let i = from % slower.len();
+        slower[i].0 = slower[i].0.max(to);
+        let (before, after) = (finding(&of), finding(&slower));
+        prop_assert!(crate::rank(&before) <= crate::rank(&after), "{of:?} {slower:?}\n{before:#?}\n{after:#?}");
+    }
+
+    #[test]
     fn a_learner_is_never_failed_and_never_to_be_removed_while_it_comes_closer(
         age in 0u64..100_000, before in 0u64..120_000, now in 0u64..120_000, span in 0u64..600,
     ) {

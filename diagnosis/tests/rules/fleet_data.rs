@@ -101,6 +101,18 @@ fn one_recent_snapshot_anywhere_will_do() {
         ReasonCode::EtcdSnapshotsFresh,
         &["not read on n2"],
     );
+    // None on the nodes, and one of them sends them where nobody looked: unknown, however the others are set up.
+    let sent = || snapshots(None, |s| s.object_storage = true);
+    for each in [[sent(), sent(), sent()], [none(), sent(), off()]] {
+        let words =
+            ["Whether there is an etcd snapshot is not known", "n1, n2, n3", "object storage", "25 h"];
+        expect(&of(each), Status::Unknown, Severity::Warn, ReasonCode::EtcdSnapshotsUnseen, &words);
+    }
+    let sent_off = || snapshots(None, |s| (s.object_storage, s.schedule_disabled) = (true, true));
+    let f = of([sent_off(), off(), off()]);
+    let words =
+        ["No etcd snapshot lies on any of n1, n2, n3", "the configuration of n1 names, was not looked at"];
+    expect(&f, Status::False, Severity::Warn, ReasonCode::EtcdSnapshotsDisabled, &words);
     let j = with([None, None, None]).judged();
     assert!(j.findings.iter().all(|f| f.condition_type != ConditionType::EtcdSnapshots));
     let p = with([hours(30), hours(3), hours(9)]).picture();

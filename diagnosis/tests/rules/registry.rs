@@ -19,6 +19,13 @@ fn check(f: &Finding) -> Result<(), TestCaseError> {
     );
     prop_assert!(f.message.ends_with('.') && f.message.len() > 10, "{}: {:?}", f.reason, f.message);
     prop_assert!(!f.message.contains("  ") && !f.advice.contains("  "), "{:?} {:?}", f.message, f.advice);
+    // No hole where a name or a list was to stand.
+    let holes =
+        ["()", "( ", " )", " ,", " ;", " . ", ", ,", ",.", ":.", "; .", " of.", " at.", " of,", " to,"];
+    if f.condition_type.as_str().starts_with("Etcd") {
+        let hole = holes.iter().find(|hole| f.message.contains(**hole) || f.advice.contains(**hole));
+        prop_assert!(hole.is_none(), "{hole:?}: {:?} {:?}", f.message, f.advice);
+    }
     // Whoever is told to look has to be told where.
     prop_assert!(f.severity < Severity::Warn || !f.advice.is_empty(), "{} without advice", f.reason);
     prop_assert!(f.status != Status::False || f.severity > Severity::Ok, "{} is False and ok", f.reason);

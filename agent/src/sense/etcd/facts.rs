@@ -103,7 +103,7 @@ pub fn status_facts(status: wire::StatusResponse, quota: Option<i64>) -> Endpoin
         version: status.version,
         db_size_bytes: status.db_size,
         db_in_use_bytes: status.db_size_in_use,
-        quota_bytes: if status.db_size_quota > 0 { status.db_size_quota } else { quota.unwrap_or(0) },
+        quota_bytes: if status.db_size_quota == 0 { quota.unwrap_or(0) } else { status.db_size_quota },
         leader: if status.leader == 0 { String::new() } else { hex_id(status.leader) },
         raft_term: status.raft_term,
         raft_index: status.raft_index,

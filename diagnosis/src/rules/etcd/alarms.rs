@@ -14,7 +14,7 @@ pub(super) const CORRUPT: &str = "CORRUPT";
 
 /// Members on which an alarm of one kind is set.
 pub(super) struct Alarmed {
-    pub(super) ids: Vec<String>,
+    ids: Vec<String>,
     /// A member reports the alarm and does not say whose it is.
     unnamed: bool,
 }
@@ -40,17 +40,17 @@ impl Alarmed {
         self.unnamed || !self.ids.is_empty()
     }
 
-    /// Members that are named. Id 0 stands for "some member, it is not known which": etcd sets CORRUPT so where it cannot
+    /// The members that are named. Id 0 stands for "some member, it is not known which": etcd sets CORRUPT so where it cannot
     /// tell who differs (etcd-io/etcd:server/etcdserver/corrupt.go).
     pub(super) fn named(&self) -> impl Iterator<Item = &String> {
         self.ids.iter().filter(|id| id.as_str() != "0")
     }
 
     pub(super) fn who(&self, etcd: &EtcdFacts) -> String {
-        if self.ids.is_empty() {
-            return "some member".to_owned();
+        match names(self.named().map(|id| name_of(etcd.members.value(), id)), 7) {
+            nobody if nobody.is_empty() => "some member".to_owned(),
+            named => named,
         }
-        names(self.ids.iter().map(|id| name_of(etcd.members.value(), id)), 7)
     }
 }
 

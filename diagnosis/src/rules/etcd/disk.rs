@@ -9,12 +9,12 @@ use outrider_protocol::{
     Timestamp,
 };
 
-use super::histogram::{Difference, LAST_MINUTES};
+use super::histogram::{Difference, Incomparable, LAST_MINUTES, Latency, Quantile};
 use super::links::{self, Network};
 use super::view::election_timeout;
 use crate::finding::Finding;
 use crate::rules::unread;
-use crate::wording::{Percent, Span, percent};
+use crate::wording::{Count, Percent, Span, percent};
 
 const TYPE: ConditionType = ConditionType::EtcdDisk;
 const RAISE: Duration = Duration::from_secs(30);
@@ -22,6 +22,9 @@ const CLEAR: Duration = Duration::from_secs(120);
 
 /// Fewer writes give no 99th percentile worth a word.
 const ENOUGH_WRITES: u64 = 20;
+/// So many times the limit for an error is a stall, which is told however rare: 1 s by default, as long as etcd's own
+/// election timeout; peaks of 1 to 7 s below a lifetime p99 of 3.7 ms were reported (etcd-io/etcd#9544).
+const STALL: f64 = 10.0;
 
 pub(super) fn judge(etcd: &EtcdFacts, at: Timestamp, now: Timestamp, limits: &Thresholds) -> Finding {
     match &etcd.metrics {
@@ -49,15 +52,41 @@ pub(super) fn judge(etcd: &EtcdFacts, at: Timestamp, now: Timestamp, limits: &Th
 }
 
 fn unmeasured(at: Timestamp, why: &str) -> Finding {
-    Finding::new(
-        TYPE,
-        Status::Unknown,
-        Severity::Info,
-        R::EtcdDiskUnmeasured,
-        at,
-        format!("Disk latency is not measured: {why}."),
-    )
-    .waits(RAISE, Duration::ZERO)
+    let message = format!("Disk latency is not measured: {why}.");
+    Finding::new(TYPE, Status::Unknown, Severity::Info, R::EtcdDiskUnmeasured, at, message)
+        .waits(RAISE, Duration::ZERO)
+}
+
+/// Writes of one kind between the two scrapes, and what of them is told however few they are.
+struct Writes {
+    name: &'static str,
+    difference: Difference,
+    /// Writes that surely took longer than a stall.
+    stalls: u64,
+}
+
+impl Writes {
+    fn of(name: &'static str, difference: Difference, stall: f64) -> Self {
+        let stalls = difference.surely_over(stall);
+        Self { name, difference, stalls }
+    }
+
+    /// Most of them stalled: that needs no percentile.
+    fn mostly_stall(&self) -> bool {
+        self.stalls * 2 > self.difference.total
+    }
+
+    /// "3 of 3 fsync writes took more than 1000 ms, the slowest 3 at least 8192 ms, beyond the last bucket".
+    fn stalled_words(&self, stall: f64) -> Option<String> {
+        let slowest = self.difference.slowest().filter(|_| self.stalls > 0)?;
+        Some(format!(
+            "{} of {} {} writes took more than {}, {slowest}",
+            self.stalls,
+            self.difference.total,
+            self.name,
+            Latency(stall)
+        ))
+    }
 }
 
 fn compare(
@@ -80,67 +109,185 @@ fn compare(
         );
         return unmeasured(at, &apart);
     }
-    let Some(fsync) = Difference::new(&earlier.wal_fsync, &latest.wal_fsync) else {
-        return unmeasured(at, "etcd was restarted between the two scrapes");
+    let stall = limits.etcd_fsync_error_ms * STALL / 1000.0;
+    let fsync = match Difference::new(&earlier.wal_fsync, &latest.wal_fsync) {
+        Ok(difference) => Writes::of("fsync", difference, stall),
+        Err(Incomparable::Restarted) => {
+            return unmeasured(at, "etcd was restarted between the two scrapes");
+        }
+        Err(Incomparable::Contradictory(words)) => {
+            return unmeasured(at, &format!("the fsync histogram contradicts itself: {words}"));
+        }
     };
-    if fsync.total < ENOUGH_WRITES {
-        return unmeasured(
-            at,
-            &format!("only {} writes in {}, {ENOUGH_WRITES} are needed", fsync.total, Span(span)),
-        );
+    // The database is committed to the same disk; what is odd about it alone costs its number, not the verdict on fsync.
+    let commit = Difference::new(&earlier.backend_commit, &latest.backend_commit).ok();
+    let commit = commit.map(|difference| Writes::of("commit", difference, stall));
+
+    let both = || [Some(&fsync), commit.as_ref()].into_iter().flatten();
+    let stalled: Vec<String> = both().filter_map(|w| w.stalled_words(stall)).collect();
+    let verdict = Verdict { etcd, metrics, limits, span, at };
+    if both().any(Writes::mostly_stall) {
+        return verdict.slow(Severity::Error, &verdict.numbers(&fsync, commit.as_ref()), p99(&fsync));
     }
-    let p99 = fsync.quantile(0.99);
-    if p99.or_more && p99.seconds * 1000.0 <= limits.etcd_fsync_error_ms {
+    if fsync.difference.total < ENOUGH_WRITES {
+        return verdict.too_few(&fsync, &stalled);
+    }
+    let p99 = fsync.difference.quantile(0.99);
+    let ms = p99.seconds * 1000.0;
+    let (warn, error) = (limits.etcd_fsync_warn_ms, limits.etcd_fsync_error_ms);
+    if p99.or_more && ms <= warn && stalled.is_empty() {
         return unmeasured(at, "its histogram has no bucket above the limits");
     }
-    let (over, bound) = fsync.over(limits.etcd_fsync_error_ms / 1000.0);
-    let commit = match Difference::new(&earlier.backend_commit, &latest.backend_commit) {
-        Some(d) if d.total >= ENOUGH_WRITES => format!(", commit p99 {}", d.quantile(0.99)),
-        _ => String::new(),
-    };
-    let elections = (latest.leader_changes - earlier.leader_changes).max(0.0);
-    let numbers = format!(
-        "over the last {} fsync p99 is {p99}{commit}; {over} of {} writes ({}) took more than {:.0} ms; {elections:.0} \
-         leader changes",
-        Span(span),
-        fsync.total,
-        Percent(percent(over, fsync.total)),
-        bound * 1000.0
-    );
-    let (warn, error) = (limits.etcd_fsync_warn_ms, limits.etcd_fsync_error_ms);
-    let ms = p99.seconds * 1000.0;
-    let (status, severity) = if ms > error {
-        (Status::False, Severity::Error)
+    let numbers = verdict.numbers(&fsync, commit.as_ref());
+    if ms > error {
+        verdict.slow(Severity::Error, &numbers, Some(p99))
     } else if ms > warn {
-        (Status::True, Severity::Warn)
+        verdict.slow(Severity::Warn, &numbers, Some(p99))
+    } else if !stalled.is_empty() {
+        verdict.stalls(&numbers, p99)
     } else {
         let message = format!("The disk is fast enough: {numbers}.");
-        return Finding::new(TYPE, Status::True, Severity::Ok, R::EtcdDiskFast, at, message)
-            .waits(RAISE, CLEAR);
-    };
-    let network = links::network(metrics, etcd.members.value(), election_timeout(etcd));
-    let (trips, cause) = match network {
-        Network::Fine(trips) => (
-            format!("; peer round trip p99 {trips}"),
-            "This is the disk, not the network: peers answer in time.",
-        ),
-        Network::Slow(slow) => (
-            format!("; peer round trip p99 is slow too: {slow}"),
-            "The disk is slow by itself, for fsync waits for no peer; the way to the named peers is slow as well and needs \
-             a look of its own.",
-        ),
-        Network::Unmeasured => (
-            "; peer round trips were not measured".to_owned(),
-            "fsync waits for the disk alone, so this is the disk, not the network, whatever the peers do.",
-        ),
-    };
-    let place = match etcd.data_folder.as_ref().and_then(Fact::value) {
-        Some(folder) => format!(" ({})", folder.path),
-        None => String::new(),
-    };
-    let message = format!("The disk is slow now: {numbers}; limits {warn} ms and {error} ms{trips}.");
-    Finding::new(TYPE, status, severity, R::EtcdDiskSlow, at, message).waits(RAISE, CLEAR).advice(format!(
-        "{cause} Bring p99 from {p99} below {warn} ms: give etcd's data folder{place} a disk of its own (SSD, no shared or \
-         thin-provisioned pool) and see what else writes there. Do not restart etcd because it is slow.",
-    ))
+        Finding::new(TYPE, Status::True, Severity::Ok, R::EtcdDiskFast, at, message).waits(RAISE, CLEAR)
+    }
+}
+
+/// The percentile where there are writes enough for one.
+fn p99(writes: &Writes) -> Option<Quantile> {
+    (writes.difference.total >= ENOUGH_WRITES).then(|| writes.difference.quantile(0.99))
+}
+
+/// What every verdict on two scrapes needs.
+struct Verdict<'a> {
+    etcd: &'a EtcdFacts,
+    metrics: &'a EtcdMetrics,
+    limits: &'a Thresholds,
+    span: Duration,
+    at: Timestamp,
+}
+
+impl Verdict<'_> {
+    fn numbers(&self, fsync: &Writes, commit: Option<&Writes>) -> String {
+        let latency = match p99(fsync) {
+            Some(p99) => format!("fsync p99 is {p99}"),
+            None => format!("only {} ended", Count(usize(fsync.difference.total), "fsync write")),
+        };
+        let committed = match commit.and_then(|c| Some((p99(c)?, c))) {
+            Some((p99, _)) => format!(", commit p99 {p99}"),
+            None => String::new(),
+        };
+        let stall = self.limits.etcd_fsync_error_ms * STALL / 1000.0;
+        let commit_stalls =
+            commit.and_then(|c| c.stalled_words(stall)).map(|words| format!("; {words}")).unwrap_or_default();
+        let (over, bound) = fsync.difference.over(self.limits.etcd_fsync_error_ms / 1000.0);
+        let slowest = match fsync.difference.slowest() {
+            Some(slowest) if over > 0 => format!(", {slowest}"),
+            _ => String::new(),
+        };
+        format!(
+            "over the last {} {latency}{committed}; {over} of {} writes ({}) took more than {:.0} ms{slowest}{commit_stalls}; \
+             {:.0} leader changes",
+            Span(self.span),
+            fsync.difference.total,
+            Percent(percent(over, fsync.difference.total)),
+            bound * 1000.0,
+            self.elections()
+        )
+    }
+
+    fn elections(&self) -> f64 {
+        let before = self.metrics.earlier.as_ref().map_or(0.0, |e| e.leader_changes);
+        (self.metrics.latest.leader_changes - before).max(0.0)
+    }
+
+    fn slow(&self, severity: Severity, numbers: &str, p99: Option<Quantile>) -> Finding {
+        let (warn, error) = (self.limits.etcd_fsync_warn_ms, self.limits.etcd_fsync_error_ms);
+        let (trips, cause) = self.network();
+        let message = format!("The disk is slow now: {numbers}; limits {warn} ms and {error} ms{trips}.");
+        let status = if severity == Severity::Error { Status::False } else { Status::True };
+        let from = p99.map(|p99| format!(" from {p99}")).unwrap_or_default();
+        Finding::new(TYPE, status, severity, R::EtcdDiskSlow, self.at, message).waits(RAISE, CLEAR).advice(format!(
+            "{cause} Bring p99{from} below {warn} ms: give etcd's data folder{} a disk of its own (SSD, no shared or \
+             thin-provisioned pool) and see what else writes there. Do not restart etcd because it is slow.",
+            self.place()
+        ))
+    }
+
+    /// The percentile is fine, and some writes took so long that nobody was answered meanwhile.
+    fn stalls(&self, numbers: &str, p99: Quantile) -> Finding {
+        let (trips, _) = self.network();
+        let message = format!("The disk stalls now and then: {numbers}{trips}.");
+        Finding::new(TYPE, Status::True, Severity::Warn, R::EtcdDiskSlow, self.at, message).waits(RAISE, CLEAR).advice(
+            format!(
+                "p99 is {p99} and hides them: in such a stall this member answers nobody, and a leader that stalls longer than \
+                 the election timeout ({} ms) is replaced. fsync waits for the disk alone, so see what happens to the disk of \
+                 etcd's data folder{} then: backups, snapshots of the volume, its rebuild or migration, other writers. Do not \
+                 restart etcd because of it.",
+                election_timeout(self.etcd).as_millis(),
+                self.place()
+            ),
+        )
+    }
+
+    /// Too few writes ended for a percentile: an etcd without load, or a disk on which none ends.
+    fn too_few(&self, fsync: &Writes, stalled: &[String]) -> Finding {
+        let total = fsync.difference.total;
+        let span = Span(self.span);
+        let pending = self.metrics.latest.proposals_pending;
+        if total == 0 && pending > 0.0 {
+            let mut finding = unmeasured(
+                self.at,
+                &format!("no write ended in {span} while {pending:.0} proposals wait for one"),
+            );
+            finding.severity = Severity::Warn;
+            return finding.advice(format!(
+                "Either the disk of etcd's data folder{} hangs (dmesg; processes in state D), or there is no leader to agree \
+                 with: see EtcdQuorum first. Do not restart etcd because it waits.",
+                self.place()
+            ));
+        }
+        let mut why = format!("only {total} writes in {span}, {ENOUGH_WRITES} are needed");
+        if let [_, ..] = stalled {
+            why = format!("{why}; but {}", stalled.join("; "));
+            let mut finding = unmeasured(self.at, &why);
+            finding.severity = Severity::Warn;
+            return finding.advice(format!(
+                "So few say nothing of every write, but such stalls do not come from load: look at the disk of etcd's data \
+                 folder{} (dmesg, the storage below it). Do not restart etcd because of it.",
+                self.place()
+            ));
+        }
+        if let Some(slowest) = fsync.difference.slowest() {
+            why = format!("{why} ({slowest})");
+        }
+        unmeasured(self.at, &why)
+    }
+
+    /// What the round trips to the peers say beside it: words for the message, and the cause.
+    fn network(&self) -> (String, &'static str) {
+        match links::network(self.metrics, self.etcd.members.value(), election_timeout(self.etcd)) {
+            Network::Fine(trips) => (
+                format!("; peer round trip p99 {trips}"),
+                "This is the disk, not the network: peers answer in time.",
+            ),
+            Network::Slow(slow) => (
+                format!("; peer round trip p99 is slow too: {slow}"),
+                "The disk is slow by itself, for fsync waits for no peer; the way to the named peers is slow as well and \
+                 needs a look of its own.",
+            ),
+            Network::Unmeasured => (
+                "; peer round trips were not measured".to_owned(),
+                "fsync waits for the disk alone, so this is the disk, not the network, whatever the peers do.",
+            ),
+        }
+    }
+
+    /// The data folder where it is known, to follow the word.
+    fn place(&self) -> String {
+        let folder = self.etcd.data_folder.as_ref().and_then(Fact::value);
+        folder.map(|folder| format!(" ({})", folder.path)).unwrap_or_default()
+    }
+}
+
+fn usize(n: u64) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
 }

@@ -69,7 +69,8 @@ pub(super) fn network(
     let mut slowest: Option<(&str, Quantile)> = None;
     for (id, latest) in &metrics.latest.peers {
         let before = earlier.peers.get(id).map(|p| &p.round_trip);
-        let Some(difference) = before.and_then(|before| Difference::new(before, &latest.round_trip)) else {
+        let Some(difference) = before.and_then(|before| Difference::new(before, &latest.round_trip).ok())
+        else {
             continue;
         };
         if difference.total < ENOUGH {

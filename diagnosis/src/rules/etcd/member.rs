@@ -3,15 +3,18 @@
 use std::time::Duration;
 
 use outrider_protocol::{
-    ConditionType, DataFolder, EndpointFacts, EndpointStatus, EtcdFacts, Fact, ReasonCode as R, Severity,
-    Status, Thresholds, Timestamp, UnknownCause,
+    ConditionType, DataFolder, Distribution, EndpointFacts, EndpointStatus, EtcdFacts, Fact, ReasonCode as R,
+    Severity, Status, Thresholds, Timestamp, UnknownCause,
 };
 
 use super::histogram::{self, Difference};
-use super::learners;
+use super::learners::{self, Learner};
 use super::links::{self, Network};
 use super::quorum::Health;
-use super::view::{election_timeout, is_down, lacks_leader, name_of, silent_for, status_health};
+use super::view::{
+    Silence, election_timeout, is_down, lacks_leader, name_of, refused_by_learner, service, silent_for,
+    status_health,
+};
 use crate::finding::Finding;
 use crate::wording::{Bytes, Short, Span, names};
 
@@ -23,7 +26,14 @@ const CLEAR: Duration = Duration::from_secs(5);
 /// A change of leader by itself is no news; several within minutes are a fault that goes on.
 const LEADER_CHANGES: f64 = 3.0;
 
-pub(super) fn judge(etcd: &EtcdFacts, at: Timestamp, now: Timestamp, limits: &Thresholds) -> Finding {
+/// `quorum` is whether `EtcdQuorum` says that quorum holds.
+pub(super) fn judge(
+    etcd: &EtcdFacts,
+    quorum: Status,
+    at: Timestamp,
+    now: Timestamp,
+    limits: &Thresholds,
+) -> Finding {
     let local = etcd.endpoints.iter().filter(|e| e.local);
     // Loopback and node address are one member: the one that answers speaks for it.
     let Some(endpoint) = local.max_by_key(|e| e.status.value().is_some()) else {
@@ -33,20 +43,36 @@ pub(super) fn judge(etcd: &EtcdFacts, at: Timestamp, now: Timestamp, limits: &Th
             Severity::Warn,
             at,
             format!("No endpoint of this node's own member is known (found by {}).", etcd.found_by),
-        );
+        )
+        .advice(format!(
+            "Outrider found etcd by {}: name its client URL in the agent's configuration, [etcd] endpoints.",
+            etcd.found_by
+        ));
     };
     let url = &endpoint.endpoint;
     let status = match &endpoint.status {
         Fact::Known { value, .. } => value,
         Fact::Unknown { cause, detail, .. } if is_down(cause) => {
-            return down(etcd, endpoint, cause, &format!(": {cause}, {detail}"), at, now);
+            return down(etcd, endpoint, &format!(": {cause}, {detail}"), at, now);
         }
         Fact::Absent { .. } => {
-            return down(etcd, endpoint, &UnknownCause::ConnectionRefused, ": nothing is there", at, now);
+            return down(etcd, endpoint, ": nothing is there", at, now);
+        }
+        Fact::Unknown { detail, .. } if refused_by_learner(&endpoint.status) => {
+            let name = name_of(etcd.members.value(), &endpoint.member_id);
+            let who = if name.is_empty() { "The local member" } else { name };
+            let message =
+                format!("{who} at {url} answers that it is a learner ({detail}); it does not vote yet.");
+            let advice = Learning { etcd, quorum, at, now, limits }.advice(&endpoint.member_id);
+            return new(Status::True, Severity::Info, R::EtcdMemberIsLearner, at, message).advice(advice);
         }
         Fact::Unknown { cause, detail, .. } => {
             let message = format!("The local member could not be asked at {url}: {detail}.");
-            return Finding::unknown(TYPE, cause, Severity::Warn, at, message);
+            let finding = Finding::unknown(TYPE, cause, Severity::Warn, at, message);
+            return match unasked_advice(cause, url, etcd) {
+                Some(advice) => finding.advice(advice),
+                None => finding,
+            };
         }
         Fact::NotApplicable { reason, .. } => {
             let message = format!("The local member was not asked at {url}: {reason}.");
@@ -58,7 +84,7 @@ pub(super) fn judge(etcd: &EtcdFacts, at: Timestamp, now: Timestamp, limits: &Th
     let cluster_id = etcd.members.value().map_or("", |l| l.cluster_id.as_str());
     let seen = status_health(status, cluster_id);
     if status.is_learner && !seen.foreign {
-        return learner(etcd, url, status, at, now, limits);
+        return Learning { etcd, quorum, at, now, limits }.finding(url, status);
     }
     if lacks_leader(status) && !seen.foreign {
         return leaderless(etcd, name, url, status, at);
@@ -74,51 +100,104 @@ pub(super) fn judge(etcd: &EtcdFacts, at: Timestamp, now: Timestamp, limits: &Th
     reset(etcd, name, at).unwrap_or_else(|| read(etcd, endpoint, name, at, limits))
 }
 
+/// What a person does about a member that could not be asked, where the cause tells it: the question, not the member.
+fn unasked_advice(cause: &UnknownCause, url: &str, etcd: &EtcdFacts) -> Option<String> {
+    let files = names(
+        etcd.paths.iter().filter(|p| p.ends_with(".crt") || p.ends_with(".pem") || p.ends_with(".key")),
+        3,
+    );
+    let with = if files.is_empty() { String::new() } else { format!(" ({files})") };
+    Some(match cause {
+        UnknownCause::TlsFailed => format!(
+            "Compare the certificate that {url} shows with the CA and the names that Outrider expects{with}: CertificatesValid \
+             says what is served there. This says nothing of the member itself."
+        ),
+        UnknownCause::Unauthenticated | UnknownCause::Forbidden => format!(
+            "{url} does not take Outrider's client certificate{with}: see whether it is of this cluster's etcd CA and in date. \
+             This says nothing of the member itself."
+        ),
+        UnknownCause::Unsupported => format!(
+            "What answers at {url} does not know the call: see whether it is etcd 3.4 or newer and no proxy before it."
+        ),
+        UnknownCause::InvalidAnswer => {
+            format!("See what listens at {url} (ss -ltnp): it does not answer as etcd does.")
+        }
+        _ => return None,
+    })
+}
+
 /// A learner on this node: what there is to do about it `EtcdMembership` says, and this no other.
-fn learner(
-    etcd: &EtcdFacts,
-    url: &str,
-    status: &EndpointStatus,
+struct Learning<'a> {
+    etcd: &'a EtcdFacts,
+    /// Whether quorum holds, as `EtcdQuorum` says.
+    quorum: Status,
     at: Timestamp,
     now: Timestamp,
-    limits: &Thresholds,
-) -> Finding {
-    let name = name_of(etcd.members.value(), &status.member_id);
-    let message = format!(
-        "{name} at {url} is a learner at raft index {}; it does not vote yet and cannot answer health reads.",
-        status.raft_index
-    );
-    let stalled = Duration::from_secs(limits.etcd_learner_stalled_seconds);
-    let list = etcd.members.value();
-    let listed = list.and_then(|l| l.members.iter().find(|m| m.id == status.member_id && m.is_learner));
-    let advice = match listed {
-        Some(member) => {
-            let on_its_way = learners::finding(&learners::seen_by(etcd, member, now), stalled, at);
-            match on_its_way.severity {
-                Severity::Ok | Severity::Info => on_its_way.advice,
-                _ => format!("It does not come on as it should, see EtcdMembership: {}", on_its_way.advice),
-            }
+    limits: &'a Thresholds,
+}
+
+impl<'a> Learning<'a> {
+    fn finding(&self, url: &str, status: &EndpointStatus) -> Finding {
+        let name = name_of(self.etcd.members.value(), &status.member_id);
+        let advice = self.advice(&status.member_id);
+        if lacks_leader(status) {
+            let message = format!(
+                "{name} at {url} is a learner at raft index {} and sees no leader (raft term {}): nobody sends it the log, and \
+                 nobody can promote it.",
+                status.raft_index, status.raft_term
+            );
+            return new(Status::False, Severity::Error, R::EtcdNoLeader, self.at, message).advice(advice);
         }
-        None => format!(
-            "Wait, it is not broken: the leader promotes {name} when it has caught up. How far it is shows in EtcdMembership \
-             of a server whose member list can be read."
-        ),
+        let message = format!(
+            "{name} at {url} is a learner at raft index {}; it does not vote yet and cannot answer health reads.",
+            status.raft_index
+        );
+        new(Status::True, Severity::Info, R::EtcdMemberIsLearner, self.at, message).advice(advice)
+    }
+
+    /// As this node's own facts show it, where the list has it as a learner.
+    fn seen(&self, id: &str) -> Option<Learner<'a>> {
+        let list = self.etcd.members.value()?;
+        let member = list.members.iter().find(|m| m.id == id && m.is_learner)?;
+        Some(Learner { quorum: self.quorum, ..learners::seen_by(self.etcd, member, self.now) })
+    }
+
+    fn advice(&self, id: &str) -> String {
+        let etcd = self.etcd;
+        let Some(seen) = self.seen(id) else { return unlisted_advice(etcd) };
+        let stalled = Duration::from_secs(self.limits.etcd_learner_stalled_seconds);
+        let on_its_way = learners::finding(&seen, stalled, self.at);
+        match on_its_way.severity {
+            Severity::Ok | Severity::Info => on_its_way.advice,
+            _ => format!("It does not come on as it should, see EtcdMembership: {}", on_its_way.advice),
+        }
+    }
+}
+
+/// A learner of which the list was not read, or does not tell it.
+fn unlisted_advice(etcd: &EtcdFacts) -> String {
+    let own = etcd.endpoints.iter().filter(|e| e.local).find_map(|e| e.status.value());
+    if own.is_some_and(lacks_leader) {
+        return "Quorum first: without a leader nobody sends this learner the log or promotes it. EtcdQuorum of a server whose \
+                member votes tells what is missing; do not restart etcd because it has no leader."
+            .to_owned();
+    }
+    let promoter = match etcd.distribution {
+        Distribution::Rke2 | Distribution::K3s => "the leader's server, which looks every 15 s",
+        Distribution::Kubeadm => "kubeadm join",
+        _ => "whoever added it",
     };
-    new(Status::True, Severity::Info, R::EtcdMemberIsLearner, at, message).advice(advice)
+    format!(
+        "Wait, it is not broken: it is promoted once it has caught up, by {promoter}. How far it is shows in EtcdMembership of a \
+         server whose member list can be read."
+    )
 }
 
 fn new(status: Status, severity: Severity, reason: R, at: Timestamp, message: String) -> Finding {
     Finding::new(TYPE, status, severity, reason, at, message).waits(RAISE, CLEAR)
 }
 
-fn down(
-    etcd: &EtcdFacts,
-    endpoint: &EndpointFacts,
-    cause: &UnknownCause,
-    why: &str,
-    at: Timestamp,
-    now: Timestamp,
-) -> Finding {
+fn down(etcd: &EtcdFacts, endpoint: &EndpointFacts, why: &str, at: Timestamp, now: Timestamp) -> Finding {
     let (url, since) = (&endpoint.endpoint, silent_for(endpoint, now));
     let message = format!("The local member does not answer at {url}{since}{why}.");
     let folder = etcd.data_folder.as_ref().and_then(Fact::value);
@@ -140,7 +219,7 @@ fn down(
                 "The reset is done: do not reset again. A person starts this server normally first, with the same token, \
                  and only then the others, each with its own data folder emptied; as long as one of them runs with its old \
                  data, it disturbs this one. {}",
-                down_advice(cause, url)
+                down_advice(etcd, endpoint)
             ))
         }
         Some(DataFolder { path, free_bytes: Some(free), .. }) if *free < NEXT_SEGMENT => {
@@ -158,7 +237,7 @@ fn down(
             ))
         }
         _ => new(Status::False, Severity::Error, R::EtcdMemberDown, at, message)
-            .advice(down_advice(cause, url)),
+            .advice(down_advice(etcd, endpoint)),
     }
 }
 
@@ -166,17 +245,40 @@ fn down(
 /// `server/storage/wal/wal.go`, `SegmentSizeBytes`).
 const NEXT_SEGMENT: u64 = 64 * 1024 * 1024;
 
-fn down_advice(cause: &UnknownCause, url: &str) -> String {
-    match cause {
-        UnknownCause::ConnectionRefused => format!(
-            "Nothing listens at {url}: see whether etcd's pod or service runs and what its log ends with. \"member has been \
-             permanently removed\" there means that its data folder has to be emptied before it joins again."
+fn down_advice(etcd: &EtcdFacts, endpoint: &EndpointFacts) -> String {
+    let (url, service) = (&endpoint.endpoint, service(&etcd.distribution));
+    let how = match Silence::of(endpoint) {
+        Some(Silence::Refuses) | None => format!(
+            "Nothing listens at {url}: see whether {service} runs and what its log ends with. \"member has been permanently \
+             removed\" there means that its data folder has to be emptied before it joins again."
         ),
-        _ => format!(
-            "The port is there and etcd does not answer at {url} in time: look at the disk and at the log before anything \
-             else; a restart does not make a slow disk faster."
+        Some(Silence::Hangs) => format!(
+            "etcd hangs: {url} takes the connection and does not answer in time. Look at the disk (EtcdDisk, dmesg), at processor \
+             time and at the log of {service} before anything else: a restart does not make a slow disk faster, and a process \
+             in state D does not end."
         ),
+        Some(Silence::NoConnection | Silence::Unreachable) => format!(
+            "The way to {url} on this machine itself is cut: see whether the address is still this machine's (ip -br address), \
+             what its firewall does to port 2379, and whether {service} ends again and again."
+        ),
+        Some(Silence::Unavailable) => format!(
+            "etcd at {url} answers that it cannot serve now: its own words stand above, its log (that of {service}) says since \
+             when. Do not restart it before the cause is known."
+        ),
+    };
+    match learner_here(etcd, endpoint) {
+        Some(name) => format!(
+            "{how} {name} is a learner: the voters go on without it, and it goes on catching up once its server runs again."
+        ),
+        None => how,
     }
+}
+
+/// The name of the member behind the endpoint where the list knows it as a learner.
+fn learner_here<'a>(etcd: &'a EtcdFacts, endpoint: &EndpointFacts) -> Option<&'a str> {
+    let list = etcd.members.value()?;
+    let member = list.members.iter().find(|m| m.id == endpoint.member_id && m.is_learner)?;
+    Some(super::view::display_name(member))
 }
 
 fn leaderless(etcd: &EtcdFacts, name: &str, url: &str, status: &EndpointStatus, at: Timestamp) -> Finding {
@@ -251,7 +353,7 @@ fn leader_changes(etcd: &EtcdFacts, name: &str, at: Timestamp, limits: &Threshol
     if changes < LEADER_CHANGES || span.is_zero() || span > histogram::LAST_MINUTES {
         return None;
     }
-    let fsync = Difference::new(&earlier.wal_fsync, &metrics.latest.wal_fsync).filter(|d| d.total > 0);
+    let fsync = Difference::new(&earlier.wal_fsync, &metrics.latest.wal_fsync).ok().filter(|d| d.total > 0);
     let p99 = fsync.map(|d| d.quantile(0.99));
     let slow_disk = p99.is_some_and(|p| p.seconds * 1000.0 > limits.etcd_fsync_warn_ms);
     let network = links::network(metrics, etcd.members.value(), election_timeout(etcd));

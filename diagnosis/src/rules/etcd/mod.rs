@@ -4,6 +4,7 @@
 
 mod alarms;
 mod disk;
+pub(crate) mod ghosts;
 mod histogram;
 pub(crate) mod learners;
 pub(crate) mod links;
@@ -11,23 +12,31 @@ mod member;
 pub(crate) mod membership;
 pub(crate) mod peers;
 pub(crate) mod quorum;
+pub(crate) mod rebuilt;
 pub(crate) mod snapshots;
 mod space;
+pub(crate) mod urls;
 pub(crate) mod view;
 
-use outrider_protocol::{ConditionType, EtcdFacts, Fact, NodeFacts, ReasonCode, Severity, Status, Timestamp};
+use outrider_protocol::{
+    ConditionType, EndpointFacts, EtcdFacts, Fact, MemberList, NodeFacts, ReasonCode, Severity, Status,
+    Timestamp,
+};
 
 use super::unread;
 use crate::finding::{Finding, Judgement};
+use crate::wording::names;
 
 pub(crate) fn judge(out: &mut Judgement, etcd: &EtcdFacts, at: Timestamp, facts: &NodeFacts) {
-    out.findings.push(member::judge(etcd, at, facts.now, &facts.thresholds));
+    let mut standing = Status::Unknown;
     match &etcd.members {
         Fact::Known { value: list, .. } => {
             let (list, repeated) = view::distinct(list);
-            let nodes = membership::kubernetes_nodes(etcd);
+            let nodes = rebuilt::kubernetes_nodes(etcd);
             let tally = view::tally(etcd, &list, nodes, facts.now);
-            out.findings.push(quorum::judge(&tally, at));
+            let quorum = quorum::judge(&tally, at);
+            standing = quorum.status;
+            out.findings.push(quorum);
             out.findings.push(membership::judge(etcd, &list, &repeated, &tally, at, facts));
         }
         other => {
@@ -35,7 +44,8 @@ pub(crate) fn judge(out: &mut Judgement, etcd: &EtcdFacts, at: Timestamp, facts:
             out.findings.push(no_list(ConditionType::EtcdMembership, etcd, other, at));
         }
     }
-    out.findings.push(space::judge(etcd, at, &facts.thresholds));
+    out.findings.push(member::judge(etcd, standing, at, facts.now, &facts.thresholds));
+    out.findings.push(space::judge(etcd, at, facts.now, &facts.thresholds));
     out.findings.push(disk::judge(etcd, at, facts.now, &facts.thresholds));
     out.findings.extend(snapshots::judge(etcd, at, facts.now));
 }
@@ -44,7 +54,7 @@ pub(crate) fn judge(out: &mut Judgement, etcd: &EtcdFacts, at: Timestamp, facts:
 fn no_list(
     condition_type: ConditionType,
     etcd: &EtcdFacts,
-    list: &Fact<outrider_protocol::MemberList>,
+    list: &Fact<MemberList>,
     at: Timestamp,
 ) -> Finding {
     let answering = etcd.endpoints.iter().filter(|e| e.status.value().is_some()).count();
@@ -55,9 +65,53 @@ fn no_list(
         format!("{answering} of {} endpoints answer", etcd.endpoints.len())
     };
     let what = format!("{answers}; the member list");
-    unread(condition_type.clone(), &what, list, severity).unwrap_or_else(|| {
+    unanswered(condition_type.clone(), &what, list, severity, etcd).unwrap_or_else(|| {
         let message = format!("{answers}; there is no member list.");
         Finding::new(condition_type, Status::Unknown, Severity::Warn, ReasonCode::EtcdNoMembers, at, message)
-            .advice(quorum::NO_MEMBERS_ADVICE)
+            .advice(ask_a_member(etcd))
     })
+}
+
+/// An empty answer is no healthy one: whom a person asks, and with what.
+fn ask_a_member(etcd: &EtcdFacts) -> String {
+    match names(etcd.endpoints.iter().map(|e| &e.endpoint), 3) {
+        nobody if nobody.is_empty() => format!(
+            "An empty answer is no healthy one, and no endpoint is known to ask ({}): see whether etcd runs here.",
+            etcd.found_by
+        ),
+        urls => format!(
+            "An empty answer is no healthy one: ask at {urls} by hand (etcdctl member list) with the client certificate of \
+             this node."
+        ),
+    }
+}
+
+/// [`unread`] for a question to etcd. A learner refuses most of them ("rpc not supported for learner"): no fault (D7), and
+/// no matter of its version.
+fn unanswered<T>(
+    condition_type: ConditionType,
+    what: &str,
+    fact: &Fact<T>,
+    severity: Severity,
+    etcd: &EtcdFacts,
+) -> Option<Finding> {
+    let finding = unread(condition_type, what, fact, severity)?;
+    if !view::refused_by_learner(fact) {
+        return Some(finding);
+    }
+    let learner =
+        etcd.endpoints.iter().find(|e| e.local).map_or("This node's member", |e| e.endpoint.as_str());
+    let is_voter = |e: &&EndpointFacts| !e.local && !e.status.value().is_some_and(|s| s.is_learner);
+    let voters: Vec<&EndpointFacts> = etcd.endpoints.iter().filter(is_voter).collect();
+    let urls = names(voters.iter().map(|e| &e.endpoint), 3);
+    let rest = if voters.is_empty() {
+        "Nothing is broken by that: the verdict of a server whose member votes knows it.".to_owned()
+    } else if voters.iter().any(|e| e.status.value().is_some()) {
+        format!("Nothing is broken by that: the verdict of the servers whose members vote ({urls}) knows it.")
+    } else {
+        format!("That is no fault; that none of the voters answers ({urls}) is one: look there first.")
+    };
+    Some(finding.advice(format!(
+        "{learner} is a learner, and a learner answers no such question before it is promoted. {rest}"
+    )))
 }

@@ -39,6 +39,13 @@ pub(crate) fn newest_words(snapshots: &Snapshots) -> Option<String> {
     Some(format!("{} ({size}) of {at}, in {}", newest.name, snapshots.folder))
 }
 
+/// What is known of the newest one where a person has to know it: also that others may lie where nobody looked.
+pub(crate) fn known_words(snapshots: &Snapshots) -> Option<String> {
+    let unseen =
+        format!("none in {}; object storage, where they go as well, was not looked at", snapshots.folder);
+    newest_words(snapshots).or(snapshots.object_storage.then_some(unseen))
+}
+
 fn one_node(snapshots: &Snapshots, at: Timestamp, now: Timestamp) -> Finding {
     let folder = &snapshots.folder;
     let elsewhere = if snapshots.object_storage {
@@ -51,13 +58,13 @@ fn one_node(snapshots: &Snapshots, at: Timestamp, now: Timestamp) -> Finding {
     let (Some(newest), Some(words)) = (&snapshots.newest, newest_words(snapshots)) else {
         if snapshots.schedule_disabled {
             let message = format!(
-                "No etcd snapshot lies in {folder}: scheduled snapshots are switched off on this node."
+                "No etcd snapshot lies in {folder}: scheduled snapshots are switched off on this node{elsewhere}."
             );
             return new(Status::True, Severity::Info, R::EtcdSnapshotsDisabled, message).advice(
                 "Fine where another server of the cluster takes them; the verdict over the cluster says whether one does.",
             );
         }
-        return missing(folder, at);
+        return if snapshots.object_storage { unseen(folder, at) } else { missing(folder, at) };
     };
     if newest.at > now.after(CLOCKS_APART) {
         return of_the_future(&words, newest.at.since(now), at);
@@ -104,6 +111,20 @@ pub(crate) fn of_the_future(words: &str, ahead: Duration, at: Timestamp) -> Find
     );
     Finding::unknown(TYPE, &UnknownCause::InvalidInput, Severity::Warn, at, message)
         .advice("Compare the clocks of the machines (ClockSynchronized); the next snapshot is dated rightly once they agree.")
+}
+
+/// Nothing lies on the node, and whether anything lies in object storage nobody looked: unknown, not missing.
+fn unseen(folder: &str, at: Timestamp) -> Finding {
+    let message = format!(
+        "Whether there is an etcd snapshot is not known: none lies in {folder}, and the configuration sends them to object \
+         storage, which was not looked at."
+    );
+    Finding::new(TYPE, Status::Unknown, Severity::Warn, R::EtcdSnapshotsUnseen, at, message).advice(format!(
+        "List what lies there (etcd-snapshot list of rke2 or k3s on this node, or the bucket itself): the newest should be \
+         younger than {}. A copy is kept in {folder} as well unless etcd-snapshot-retention or a clean-up took it: if the server \
+         is older than 12 h, see its log for \"snapshot\".",
+        Span(STALE_AFTER)
+    ))
 }
 
 fn missing(folder: &str, at: Timestamp) -> Finding {

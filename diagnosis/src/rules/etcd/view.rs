@@ -8,8 +8,8 @@ use outrider_protocol::{
     Distribution, EndpointFacts, EndpointStatus, EtcdFacts, Fact, Member, MemberList, Timestamp, UnknownCause,
 };
 
-use super::membership::{Rebuilt, has_node};
 use super::quorum::{Ghost, Health, Proof, Tally, Voter, label};
+use super::rebuilt::{Rebuilt, has_node};
 use crate::wording::Span;
 
 /// etcd's own default, and what RKE2 and K3s set (`facts/etcd.md`, section 2).
@@ -98,7 +98,7 @@ pub(crate) fn tally<'a>(
         list_may_be_stale: !list.linearizable,
         leader: String::new(),
         seen_from: String::new(),
-        snapshot: etcd.snapshots.as_ref().and_then(Fact::value).and_then(super::snapshots::newest_words),
+        snapshot: etcd.snapshots.as_ref().and_then(Fact::value).and_then(super::snapshots::known_words),
     }
 }
 
@@ -108,9 +108,10 @@ pub(crate) fn member_of(e: &EndpointFacts) -> Option<&str> {
     told.or(Some(e.member_id.as_str()).filter(|id| !id.is_empty()))
 }
 
-/// Whether the member publishes the endpoint's URL.
+/// Whether the member publishes the endpoint's URL. An empty one is nobody's.
 pub(crate) fn publishes(member: &Member, e: &EndpointFacts) -> bool {
-    member.client_urls.iter().any(|url| url.trim_end_matches('/') == e.endpoint.trim_end_matches('/'))
+    let endpoint = e.endpoint.trim_end_matches('/');
+    !endpoint.is_empty() && member.client_urls.iter().any(|url| url.trim_end_matches('/') == endpoint)
 }
 
 /// Endpoints that belong to `member`: by their id, then by the published URLs.
@@ -170,7 +171,14 @@ fn endpoint_health(e: &EndpointFacts, cluster_id: &str, now: Timestamp) -> Seen 
     match &e.status {
         Fact::Known { value: status, .. } => status_health(status, cluster_id),
         Fact::Unknown { cause, detail, .. } if is_down(cause) => {
-            Seen::new(Health::Down, format!("does not answer at {}{since}: {cause}, {detail}", e.endpoint))
+            let hangs = match Silence::of(e) {
+                Some(Silence::Hangs) => ", though it takes the connection",
+                _ => "",
+            };
+            Seen::new(
+                Health::Down,
+                format!("does not answer at {}{since}{hangs}: {cause}, {detail}", e.endpoint),
+            )
         }
         Fact::Unknown { cause, detail, .. } => {
             Seen::new(Health::Unknown, format!("could not be asked at {}: {cause}, {detail}", e.endpoint))
@@ -219,6 +227,57 @@ pub(crate) fn is_down(cause: &UnknownCause) -> bool {
             | UnknownCause::Unreachable
             | UnknownCause::Unavailable
     )
+}
+
+/// How an endpoint is silent: where a person looks first hangs on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Silence {
+    /// Nobody listens.
+    Refuses,
+    /// The connection stands and no answer comes: the process is there and does not get on.
+    Hangs,
+    /// Nothing came back, be it for packets that are dropped or for a process that hangs before TLS is up.
+    NoConnection,
+    /// The way there is cut, or the peer cut it.
+    Unreachable,
+    /// It says itself that it cannot serve.
+    Unavailable,
+}
+
+impl Silence {
+    /// `None` where the endpoint answers or could not be asked.
+    pub(crate) fn of(e: &EndpointFacts) -> Option<Self> {
+        Some(match &e.status {
+            Fact::Absent { .. } => Self::Refuses,
+            Fact::Unknown { cause: UnknownCause::ConnectionRefused, .. } => Self::Refuses,
+            // On this machine nothing is dropped on the way: what takes no connection there hangs.
+            Fact::Unknown { cause: UnknownCause::TimedOut, detail, .. }
+                if !e.local && detail.starts_with("connecting to") =>
+            {
+                Self::NoConnection
+            }
+            Fact::Unknown { cause: UnknownCause::TimedOut, .. } => Self::Hangs,
+            Fact::Unknown { cause: UnknownCause::Unreachable, .. } => Self::Unreachable,
+            Fact::Unknown { cause: UnknownCause::Unavailable, .. } => Self::Unavailable,
+            _ => return None,
+        })
+    }
+}
+
+/// What runs etcd on a server of this kind, as a person names it to systemd or the container runtime.
+pub(crate) fn service(distribution: &Distribution) -> &'static str {
+    match distribution {
+        Distribution::Rke2 => "rke2-server (and its static pod etcd)",
+        Distribution::K3s => "k3s",
+        Distribution::Rke1 => "the container etcd",
+        Distribution::Kubeadm => "the static pod etcd",
+        _ => "etcd's service",
+    }
+}
+
+/// "rpc not supported for learner": the peer is there, and a learner (D7).
+pub(crate) fn refused_by_learner<T>(fact: &Fact<T>) -> bool {
+    matches!(fact, Fact::Unknown { cause: UnknownCause::Unsupported, detail, .. } if detail.contains("for learner"))
 }
 
 /// The cluster of this node's member: by its own word, else by the list that was read.

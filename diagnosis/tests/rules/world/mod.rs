@@ -39,6 +39,7 @@ pub fn unknown<T>(cause: UnknownCause) -> Fact<T> {
 }
 
 impl Change for EtcdFacts {}
+impl Change for EndpointFacts {}
 
 /// Breaks a world in place.
 pub trait Change: Sized {

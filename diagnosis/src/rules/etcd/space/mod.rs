@@ -1,0 +1,184 @@
+//! `EtcdSpace`: alarms, size, in-use size and quota, and the cure that helps (`facts/etcd.md`, section 4).
+//!
+//! Alarms are read apart from health: a member with NOSPACE answers health checks and yet the whole cluster refuses
+//! writes. Which cure helps hangs on how much of the file is in use, so each member's numbers are looked at.
+
+mod figures;
+mod no_space;
+mod room;
+
+use std::time::Duration;
+
+use outrider_protocol::{
+    ConditionType, EndpointFacts, EtcdFacts, Fact, ReasonCode as R, Severity, Status, Thresholds, Timestamp,
+    UnknownCause,
+};
+
+use super::alarms::{self, Alarmed, CORRUPT, NO_SPACE};
+use super::quorum::Health;
+use super::unanswered;
+use super::view::{member_of, name_of, ours, tally};
+use crate::finding::Finding;
+use crate::wording::names;
+use figures::{Space, has_size};
+
+const TYPE: ConditionType = ConditionType::EtcdSpace;
+const RAISE: Duration = Duration::from_secs(60);
+const CLEAR: Duration = Duration::from_secs(30);
+const NAMED: usize = 7;
+
+/// Who told a size that no member can have: endpoint, and the words.
+fn nonsense(etcd: &EtcdFacts) -> Vec<(&str, String)> {
+    let told = ours(etcd).filter_map(|e| Some((e, e.status.value()?)));
+    let told = told.filter(|(_, s)| !has_size(s));
+    let words = |e: &EndpointFacts, size: i64| {
+        let name = member_of(e).map_or(e.endpoint.as_str(), |id| name_of(etcd.members.value(), id));
+        format!("{name} told a database size of {size} bytes")
+    };
+    let mut out: Vec<(&str, String)> =
+        told.map(|(e, s)| (e.endpoint.as_str(), words(e, s.db_size_bytes))).collect();
+    out.dedup_by(|a, b| a.1 == b.1);
+    out
+}
+
+pub(super) fn judge(etcd: &EtcdFacts, at: Timestamp, now: Timestamp, limits: &Thresholds) -> Finding {
+    let finding = judged(etcd, at, now, limits);
+    let nonsense = nonsense(etcd);
+    // What was told of the others stands when it is worse; fine it is not while a number is none.
+    if nonsense.is_empty() || (finding.status != Status::Unknown && finding.severity > Severity::Info) {
+        return finding;
+    }
+    let message = format!(
+        "Whether there is space cannot be told: {}, which is no number to go by. Of what else was told: {}",
+        names(nonsense.iter().map(|(_, words)| words), NAMED),
+        finding.message
+    );
+    Finding::unknown(TYPE, &UnknownCause::InvalidAnswer, Severity::Warn, at, message).advice(format!(
+        "Ask at {} by hand (etcdctl endpoint status -w json: dbSize, dbSizeInUse). What answers there may be no etcd, or a \
+         proxy.",
+        names(nonsense.iter().map(|(endpoint, _)| endpoint), NAMED)
+    ))
+}
+
+/// A person replaces one named member where the others are a quorum without it; everywhere else nothing is removed.
+fn corrupt_advice(etcd: &EtcdFacts, corrupt: &Alarmed, at: Timestamp) -> String {
+    let keep = "Do not clear the alarm, do not restart, and remove no member";
+    let copy = "Keep a copy of every member's data folder and the newest etcd snapshot from before the alarm";
+    let Some(list) = etcd.members.value() else {
+        return format!("{keep}: who the members are is not known. {copy}.");
+    };
+    let tally = tally(etcd, list, None, at);
+    let named: Vec<&String> = corrupt.named().collect();
+    let sound =
+        tally.voters.iter().filter(|v| v.health == Health::Healthy && !named.iter().any(|id| *id == v.id));
+    let (sound, quorum) = (sound.count(), tally.voters.len() / 2 + 1);
+    let who = corrupt.who(etcd);
+    match named.len() {
+        0 => format!(
+            "{keep} before it is known which one differs: compare the members (etcdctl endpoint hashkv at one revision) and \
+             look at disk and memory of each for errors. {copy}."
+        ),
+        1 if sound >= quorum => format!(
+            "Do not clear the alarm and do not restart. Take an etcd snapshot from a member other than {who}, look at the disk \
+             and memory of {who} for errors; a person replaces it (removed, data folder empty, joined again) while the {sound} \
+             other healthy voters hold the quorum of {quorum}."
+        ),
+        _ => format!(
+            "{keep}: only {sound} of {} voters are healthy and not named, and a quorum is {quorum}. {copy}; bring missing \
+             members back first. If no member is sound, a person restores a snapshot from before the alarm.",
+            tally.voters.len()
+        ),
+    }
+}
+
+fn judged(etcd: &EtcdFacts, at: Timestamp, now: Timestamp, limits: &Thresholds) -> Finding {
+    let (corrupt, no_space) = (Alarmed::of(etcd, CORRUPT), Alarmed::of(etcd, NO_SPACE));
+    let alarmed: Vec<&str> = no_space.named().map(String::as_str).collect();
+    let spaces = Space::all(etcd, &alarmed);
+    let others = alarms::others(etcd);
+
+    if corrupt.is_set() {
+        let also = match no_space.is_set() {
+            true => format!(
+                " A NOSPACE alarm is set too, on {}: writes are refused for the whole cluster.",
+                no_space.who(etcd)
+            ),
+            false => String::new(),
+        };
+        let on = match corrupt.named().count() {
+            0 => ", and which member differs from the others is not known".to_owned(),
+            _ => format!(" on {}: its data differs from that of the others", corrupt.who(etcd)),
+        };
+        let message = format!(
+            "A CORRUPT alarm is set{on}. Writes are refused for the whole cluster while it is set.{also}{}",
+            of_other_kinds(&others)
+        );
+        return Finding::new(TYPE, Status::False, Severity::Error, R::EtcdCorrupt, at, message)
+            .waits(Duration::ZERO, CLEAR)
+            .advice(corrupt_advice(etcd, &corrupt, at));
+    }
+    if no_space.is_set() {
+        let mut finding = no_space::judge(etcd, &no_space, &spaces, (at, now), limits);
+        finding.message.push_str(&of_other_kinds(&others));
+        return finding.waits(Duration::ZERO, CLEAR);
+    }
+    if !others.is_empty() {
+        let message =
+            format!("{} No NOSPACE and no CORRUPT alarm is known.", of_other_kinds(&others).trim_start());
+        let versions: Vec<&str> =
+            ours(etcd).filter_map(|e| Some(e.status.value()?.version.as_str())).collect();
+        return Finding::unknown(TYPE, &UnknownCause::Unsupported, Severity::Warn, at, message).advice(format!(
+            "Look the alarm {} up in the documentation of etcd {} and see the log of the member that etcdctl alarm list names. \
+             Do not clear the alarm and do not restart before its cause is known.",
+            names(&others, NAMED),
+            versions.first().copied().unwrap_or("of this cluster")
+        ));
+    }
+    let room = room::judge(&spaces, at, limits).map(|finding| finding.waits(RAISE, CLEAR));
+    // Nothing alarmed in what was read; an alarm list that was not read could still hold one.
+    if let Some(mut unknown) = unanswered(TYPE, "The list of alarms", &etcd.alarms, Severity::Warn, etcd) {
+        let tight = |s: &&Space<'_>| s.is_near() || s.is_used_up(limits.etcd_space_warn_percent);
+        let tight = names(spaces.iter().filter(tight).map(Space::numbers), NAMED);
+        if let (Some(room), false) = (room, tight.is_empty()) {
+            unknown.message.push_str(&format!(" Little room is left: {tight}."));
+            unknown.advice = format!("{} {}", unknown.advice, room.advice);
+        }
+        return unknown;
+    }
+    room.unwrap_or_else(|| untold(etcd, at))
+}
+
+/// No alarm, and nobody told a size.
+fn untold(etcd: &EtcdFacts, at: Timestamp) -> Finding {
+    let cause = etcd.endpoints.iter().find_map(|e| match &e.status {
+        Fact::Unknown { cause, .. } => Some(cause.clone()),
+        _ => None,
+    });
+    let (message, advice) = match etcd.endpoints.len() {
+        0 => (
+            "No alarm is known; no endpoint is known that could tell its size.".to_owned(),
+            format!(
+                "See whether etcd runs here ({}); an etcd elsewhere is named in the agent's configuration, [etcd] endpoints.",
+                etcd.found_by
+            ),
+        ),
+        n => (
+            format!("No alarm is known; none of {n} endpoints told its size."),
+            format!(
+                "See EtcdMemberHealthy and EtcdQuorum for why; sizes are read again as soon as one of {} answers.",
+                names(etcd.endpoints.iter().map(|e| &e.endpoint), NAMED)
+            ),
+        ),
+    };
+    let finding =
+        Finding::unknown(TYPE, &cause.unwrap_or(UnknownCause::Unavailable), Severity::Warn, at, message);
+    finding.advice(advice)
+}
+
+/// To follow a sentence: alarms of kinds that a newer etcd may have.
+fn of_other_kinds(kinds: &[&str]) -> String {
+    if kinds.is_empty() {
+        return String::new();
+    }
+    format!(" An alarm of a kind that is not known here is set: {}.", names(kinds, NAMED))
+}

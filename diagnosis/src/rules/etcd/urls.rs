@@ -1,0 +1,272 @@
+//! URLs in the member list that nobody can use: what each lacks, and what stands there instead.
+//!
+//! etcd takes `http` and `https` with host and port, and sockets of its own machine (etcd-io/etcd:client/pkg/types/urls.go);
+//! what a member publishes for clients it does not check against anything (D11, D13).
+
+use core::net::{IpAddr, Ipv6Addr};
+
+use outrider_protocol::{ConditionType, Member, MemberList, ReasonCode as R, Severity, Status, Timestamp};
+
+use super::view::{display_name, with_id};
+use crate::finding::Finding;
+use crate::wording::names;
+
+const TYPE: ConditionType = ConditionType::EtcdMembership;
+const NAMED: usize = 5;
+
+/// Whom a URL is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    Peers,
+    Clients,
+}
+
+impl Use {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Peers => "peer",
+            Self::Clients => "client",
+        }
+    }
+
+    fn port(self) -> u16 {
+        match self {
+            Self::Peers => 2380,
+            Self::Clients => 2379,
+        }
+    }
+
+    fn of(self, member: &Member) -> &[String] {
+        match self {
+            Self::Peers => &member.peer_urls,
+            Self::Clients => &member.client_urls,
+        }
+    }
+}
+
+/// Why a URL is of no use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Flaw<'a> {
+    Empty,
+    Blank,
+    NoScheme,
+    Scheme(&'a str),
+    Socket,
+    NoHost,
+    Wildcard,
+    Host(&'a str),
+    Bare,
+    NoPort,
+    Port(&'a str),
+    Path(&'a str),
+}
+
+impl Flaw<'_> {
+    fn words(&self) -> String {
+        match self {
+            Self::Empty => "empty".to_owned(),
+            Self::Blank => "a blank in it".to_owned(),
+            Self::NoScheme => "no scheme".to_owned(),
+            Self::Scheme(scheme) => format!("scheme {scheme}, which etcd does not speak"),
+            Self::Socket => "a socket, which no other machine reaches".to_owned(),
+            Self::NoHost => "no host".to_owned(),
+            Self::Wildcard => "an address that is no machine's".to_owned(),
+            Self::Host(host) => format!("host {host}, which is neither address nor name"),
+            Self::Bare => "an IPv6 address without brackets".to_owned(),
+            Self::NoPort => "no port".to_owned(),
+            Self::Port(port) => format!("port {port}, and ports go from 1 to 65535"),
+            Self::Path(path) => format!("path {path}, where etcd wants none"),
+        }
+    }
+}
+
+/// A URL taken apart: what of it is sound, and what is not.
+struct Parts<'a> {
+    http: bool,
+    host: Option<&'a str>,
+    port: Option<u16>,
+    flaws: Vec<Flaw<'a>>,
+}
+
+fn parts(url: &str, of: Use) -> Parts<'_> {
+    let mut parts = Parts { http: false, host: None, port: None, flaws: Vec::new() };
+    let text = url.trim();
+    if text.is_empty() {
+        parts.flaws.push(Flaw::Empty);
+        return parts;
+    }
+    if url.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        parts.flaws.push(Flaw::Blank);
+    }
+    let rest = match text.split_once("://") {
+        None => {
+            parts.flaws.push(Flaw::NoScheme);
+            text.trim_start_matches('/')
+        }
+        Some((scheme, rest)) => {
+            parts.http = scheme.eq_ignore_ascii_case("http");
+            if scheme.eq_ignore_ascii_case("unix") || scheme.eq_ignore_ascii_case("unixs") {
+                parts.flaws.push(Flaw::Socket);
+                return parts;
+            }
+            if scheme.is_empty() {
+                parts.flaws.push(Flaw::NoScheme);
+            } else if !parts.http && !scheme.eq_ignore_ascii_case("https") {
+                parts.flaws.push(Flaw::Scheme(scheme));
+            }
+            rest
+        }
+    };
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let (host, port) = split(authority, of);
+    match host {
+        "" => parts.flaws.push(Flaw::NoHost),
+        host => match host_flaw(host, authority) {
+            Some(Flaw::Bare) => {
+                parts.host = Some(host);
+                parts.flaws.push(Flaw::Bare);
+            }
+            Some(flaw) => parts.flaws.push(flaw),
+            None => parts.host = Some(host),
+        },
+    }
+    match port {
+        None | Some("") => parts.flaws.push(Flaw::NoPort),
+        Some(port) => match port.parse::<u16>() {
+            Ok(number) if number > 0 && port.bytes().all(|b| b.is_ascii_digit()) => parts.port = Some(number),
+            _ => parts.flaws.push(Flaw::Port(port)),
+        },
+    }
+    if !matches!(path, "" | "/") {
+        parts.flaws.push(Flaw::Path(path));
+    }
+    parts
+}
+
+/// Host, without brackets, and port of an authority.
+fn split(authority: &str, of: Use) -> (&str, Option<&str>) {
+    if let Some((host, after)) = authority.strip_prefix('[').and_then(|a| a.split_once(']')) {
+        return (host, after.strip_prefix(':'));
+    }
+    if authority.matches(':').count() > 1 {
+        // "fd00::1:2380" may be read with and without a port; the usual one at its end is one.
+        let split = authority.rsplit_once(':').filter(|(host, port)| {
+            host.parse::<Ipv6Addr>().is_ok()
+                && (port.parse() == Ok(of.port()) || authority.parse::<Ipv6Addr>().is_err())
+        });
+        return split.map_or((authority, None), |(host, port)| (host, Some(port)));
+    }
+    authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port)))
+}
+
+fn host_flaw<'a>(host: &'a str, authority: &str) -> Option<Flaw<'a>> {
+    let bracketed = authority.starts_with('[');
+    let address = host.split('%').next().unwrap_or(host).parse::<IpAddr>();
+    match address {
+        Ok(address) if address.is_unspecified() => Some(Flaw::Wildcard),
+        Ok(IpAddr::V6(_)) => (!bracketed).then_some(Flaw::Bare),
+        Ok(IpAddr::V4(_)) => bracketed.then_some(Flaw::Host(host)),
+        Err(_) => {
+            let is_name = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
+            // A last label of digits alone is an address's, and this is none.
+            let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or(host);
+            let numeric = last.bytes().all(|b| b.is_ascii_digit());
+            (bracketed || numeric || !host.bytes().all(is_name)).then_some(Flaw::Host(host))
+        }
+    }
+}
+
+/// What is to stand there: the sound parts of the URL, and for the others those of the member's other URLs.
+fn instead(url: &str, member: &Member, of: Use) -> String {
+    let own = parts(url, of);
+    let others = [Use::Peers, Use::Clients]
+        .into_iter()
+        .flat_map(|u| u.of(member).iter().map(move |url| parts(url, u)));
+    let sound: Vec<Parts<'_>> = others.filter(|p| p.flaws.is_empty()).collect();
+    let http = own.http || (!url.contains("://") && !sound.is_empty() && sound.iter().all(|p| p.http));
+    let scheme = if http { "http" } else { "https" };
+    let host = match own.host.or(sound.iter().find_map(|p| p.host)) {
+        Some(host) if host.contains(':') => format!("[{host}]"),
+        Some(host) => host.to_owned(),
+        None => format!("<address of {}>", display_name(member)),
+    };
+    format!("{scheme}://{host}:{}", own.port.unwrap_or(of.port()))
+}
+
+/// One URL of no use, in words.
+struct Useless<'a> {
+    member: &'a Member,
+    words: String,
+    instead: String,
+}
+
+fn useless<'a>(list: &'a MemberList, of: Use) -> Vec<Useless<'a>> {
+    let alone = list.members.len() < 2;
+    let mut found = Vec::new();
+    for member in &list.members {
+        let urls = of.of(member);
+        if urls.is_empty() && of == Use::Peers {
+            let instead = instead("", member, of);
+            let words = format!("none of {} (none recorded; instead {instead})", display_name(member));
+            found.push(Useless { member, words, instead });
+        }
+        let usable = urls.iter().any(|url| parts(url, of).flaws.is_empty());
+        for url in urls {
+            let mut flaws = parts(url, of).flaws;
+            // Alone, or beside a way for others, a socket harms nobody; peer URLs without brackets have a rule of their own.
+            flaws.retain(|flaw| match flaw {
+                Flaw::Socket => !alone && !usable,
+                Flaw::Bare => of == Use::Clients,
+                // etcd itself wants one; what reads it without takes the usual one.
+                Flaw::NoPort => !parts(url, of).flaws.contains(&Flaw::Bare),
+                _ => true,
+            });
+            if flaws.is_empty() {
+                continue;
+            }
+            let instead = instead(url, member, of);
+            let shown: String = url.chars().filter(|c| !c.is_control()).take(120).collect();
+            let shown = if shown.trim().is_empty() { "\"\"".to_owned() } else { shown.trim().to_owned() };
+            let kinds = names(flaws.iter().map(Flaw::words), 4);
+            let words = format!("{shown} of {} ({kinds}; instead {instead})", display_name(member));
+            found.push(Useless { member, words, instead });
+        }
+    }
+    found
+}
+
+/// URLs of `list` that nobody can use.
+pub(crate) fn judge(list: &MemberList, at: Timestamp) -> Vec<Finding> {
+    [Use::Peers, Use::Clients].into_iter().filter_map(|of| finding(list, of, at)).collect()
+}
+
+fn finding(list: &MemberList, of: Use, at: Timestamp) -> Option<Finding> {
+    let found = useless(list, of);
+    if found.is_empty() {
+        return None;
+    }
+    let message = format!(
+        "The member list records {} URLs that nobody can use: {}.",
+        of.word(),
+        names(found.iter().map(|u| &u.words), NAMED)
+    );
+    let wanted = names(found.iter().map(|u| format!("{} for {}", u.instead, with_id(u.member))), NAMED);
+    let (severity, advice) = match of {
+        Use::Peers => (
+            Severity::Error,
+            format!(
+                "Members reach each other by peer URLs alone: {wanted}. RKE2 and K3s take it from the first node-ip, others from \
+                 --initial-advertise-peer-urls; what is recorded already a person changes while quorum holds. Outrider does not \
+                 update members."
+            ),
+        ),
+        Use::Clients => (
+            Severity::Warn,
+            format!(
+                "Clients, Outrider among them, do not find the member by it: {wanted}. It stands in --advertise-client-urls \
+                 (RKE2 and K3s: from the first node-ip) and is published anew when that member starts."
+            ),
+        ),
+    };
+    Some(Finding::new(TYPE, Status::False, severity, R::EtcdUrlUnusable, at, message).advice(advice))
+}

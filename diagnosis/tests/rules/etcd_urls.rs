@@ -1,0 +1,165 @@
+//! URLs in the member list that nobody can use (D11, D13): each named with what is wrong and what stands there instead.
+
+use outrider_diagnosis::{Finding, judge};
+use outrider_protocol::*;
+use proptest::prelude::*;
+
+use crate::etcd_quorum::etcd_node;
+use crate::fleet_world::World;
+use crate::world::{Change, etcd, list_mut};
+use crate::{expect, only};
+
+fn membership(e: EtcdFacts) -> Finding {
+    only(&judge(&etcd_node(e)), ConditionType::EtcdMembership)
+}
+
+fn peer(url: &str) -> Finding {
+    membership(etcd(3).with(|e| list_mut(e).members[1].peer_urls = vec![url.into()]))
+}
+
+fn client(url: &str) -> Finding {
+    membership(etcd(3).with(|e| list_mut(e).members[1].client_urls = vec![url.into()]))
+}
+
+#[test]
+fn each_way_a_url_can_be_useless_is_named_with_what_stands_there_instead() {
+    for (peer_url, client_url, kind, host, port) in [
+        ("", "", "empty", "10.0.0.2", None),
+        ("  ", "\t", "empty", "10.0.0.2", None),
+        ("10.0.0.22:2380", "10.0.0.22:2379", "no scheme", "10.0.0.22", None),
+        ("//10.0.0.22:2380", "//10.0.0.22:2379", "no scheme", "10.0.0.22", None),
+        ("://10.0.0.22:2380", "://10.0.0.22:2379", "no scheme", "10.0.0.22", None),
+        ("ftp://10.0.0.22:2380", "ftp://10.0.0.22:2379", "scheme ftp", "10.0.0.22", None),
+        ("unix:///run/etcd.sock", "unixs:///run/etcd.sock", "a socket", "10.0.0.2", None),
+        ("https://:2380", "https://:2379", "no host", "10.0.0.2", None),
+        ("https://", "https://", "no host, no port", "10.0.0.2", None),
+        ("https://0.0.0.0:2380", "https://[::]:2379", "no machine's", "10.0.0.2", None),
+        ("https://10.0.0.300:2380", "https://10.0.300:2379", "neither address nor name", "10.0.0.2", None),
+        ("https://a,b:2380", "https://a_b!:2379", "neither address nor name", "10.0.0.2", None),
+        ("https://10.0.0.22", "https://10.0.0.22", "no port", "10.0.0.22", None),
+        ("https://10.0.0.22:", "https://10.0.0.22:", "no port", "10.0.0.22", None),
+        ("https://10.0.0.22:0", "https://10.0.0.22:0", "port 0,", "10.0.0.22", None),
+        ("https://10.0.0.22:65536", "https://10.0.0.22:65536", "port 65536,", "10.0.0.22", None),
+        ("https://10.0.0.22:-1", "https://10.0.0.22:+5", "from 1 to 65535", "10.0.0.22", None),
+        ("https://10.0.0.22:x", "https://10.0.0.22:99999999999", "from 1 to 65535", "10.0.0.22", None),
+        ("https://10.0.0.22:2390/v3", "https://10.0.0.22:2390/v3", "path /v3", "10.0.0.22", Some(2390)),
+        ("https://10.0.0.22: 2380", "https://10.0.0.22 :2379", "a blank in it", "10.0.0", None),
+        ("https://[10.0.0.22]:2380", "https://[fd00::g]:2379", "neither address nor name", "10.0.0.2", None),
+    ] {
+        let f = peer(peer_url);
+        expect(
+            &f,
+            Status::False,
+            Severity::Error,
+            ReasonCode::EtcdUrlUnusable,
+            &["n2", kind, "does not update members"],
+        );
+        if kind != "a blank in it" {
+            let instead = format!("instead https://{host}:{}", port.unwrap_or(2380));
+            assert!(f.message.contains(&instead), "{peer_url:?}: {instead}: {f:#?}");
+        }
+        let f = client(client_url);
+        expect(
+            &f,
+            Status::False,
+            Severity::Warn,
+            ReasonCode::EtcdUrlUnusable,
+            &["n2", kind, "--advertise-client-urls"],
+        );
+        if kind != "a blank in it" {
+            let instead = format!("instead https://{host}:{}", port.unwrap_or(2379));
+            assert!(f.message.contains(&instead), "{client_url:?}: {instead}: {f:#?}");
+        }
+    }
+    for url in ["https://fd00::2:2379", "https://fd00::2"] {
+        let f = client(url);
+        let words = ["without brackets", "instead https://[fd00::2]:2379"];
+        expect(&f, Status::False, Severity::Warn, ReasonCode::EtcdUrlUnusable, &words);
+    }
+    // No URL at all, and nothing else of the member that tells where it is.
+    let f = membership(etcd(3).with(|e| {
+        list_mut(e).members[1].peer_urls.clear();
+        list_mut(e).members[1].client_urls = vec!["https://".into()];
+    }));
+    let words = ["none recorded", "<address of n2>", "record", "client URLs"];
+    expect(&f, Status::False, Severity::Error, ReasonCode::EtcdUrlUnusable, &words);
+}
+
+#[test]
+fn urls_that_etcd_takes_are_not_called_useless() {
+    for url in [
+        "https://10.0.0.2:2380",
+        "http://10.0.0.2:2380",
+        "HTTPS://10.0.0.2:2380/",
+        "https://[fd00::2]:2380",
+        "https://[fe80::1%eth0]:2380",
+        "https://n2.example:2380",
+        "https://n_2:65535",
+        "https://127.0.0.1:1",
+    ] {
+        assert_eq!(peer(url).reason, ReasonCode::EtcdMembersExpected, "{url}: {:#?}", peer(url));
+        assert_eq!(client(url).reason, ReasonCode::EtcdMembersExpected, "{url}");
+    }
+    // A socket beside a way for the others, and one of a cluster of one.
+    let beside =
+        membership(etcd(3).with(|e| list_mut(e).members[1].client_urls.push("unix:///run/e.sock".into())));
+    assert_eq!(beside.reason, ReasonCode::EtcdMembersExpected);
+    let alone =
+        membership(etcd(1).with(|e| list_mut(e).members[0].peer_urls = vec!["unix:///run/e.sock".into()]));
+    assert_eq!(alone.reason, ReasonCode::EtcdMembersExpected);
+}
+
+#[test]
+fn empty_urls_are_no_endpoint_of_everybody() {
+    // The endpoint without a URL of its own is not n2's only because n2 publishes none either.
+    let e = etcd(3).with(|e| {
+        list_mut(e).members[1].client_urls = vec![String::new()];
+        let endpoint = &mut e.endpoints[1];
+        (endpoint.endpoint, endpoint.member_id) = (String::new(), String::new());
+        if let Fact::Known { value, .. } = &mut endpoint.status {
+            value.member_id.clear();
+        }
+    });
+    let f = only(&judge(&etcd_node(e)), ConditionType::EtcdQuorum);
+    assert!(f.message.contains("2 healthy"), "{f:#?}");
+}
+
+#[test]
+fn the_coordinator_names_them_too() {
+    let f =
+        World::of(3).every(|_, e| list_mut(e).members[1].peer_urls = vec!["unix:///x".into()]).membership();
+    expect(
+        &f,
+        Status::False,
+        Severity::Error,
+        ReasonCode::EtcdUrlUnusable,
+        &["unix:///x of n2", "instead https://10.0.0.2:2380"],
+    );
+}
+
+proptest! {
+    #![proptest_config(crate::properties())]
+
+    #[test]
+    fn any_text_is_judged_and_a_text_without_scheme_never_passes(url in "\\PC{0,40}", client_url in any::<String>()) {
+        let f = membership(etcd(3).with(|e| {
+            list_mut(e).members[1].peer_urls = vec![url.clone()];
+            list_mut(e).members[2].client_urls = vec![client_url];
+        }));
+        if !url.contains("://") {
+            prop_assert_eq!(f.status, Status::False, "{:#?}", f);
+        }
+        prop_assert!(!f.message.contains('\n'));
+    }
+
+    #[test]
+    fn what_stands_there_instead_is_usable(url in prop::sample::select(&["", "x", "https://", "https://[::1]", "fd00::1:2380", "http://:1", "unix://x"][..]), port in 0u32..70_000) {
+        let url = if url == "x" { format!("10.9.9.9:{port}") } else { url.to_owned() };
+        let f = peer(&url);
+        let instead = f.message.split("instead ").nth(1).and_then(|rest| rest.split(')').next()).unwrap_or_default().to_owned();
+        if f.reason == ReasonCode::EtcdUrlUnusable {
+            let healed = peer(&instead);
+            prop_assert!(healed.reason != ReasonCode::EtcdUrlUnusable, "{url:?} {instead:?} {healed:#?}");
+        }
+    }
+}
