@@ -47,6 +47,17 @@ fn the_cure_is_by_the_figures_of_the_member_with_the_alarm() {
 }
 
 #[test]
+fn of_two_with_the_alarm_the_cure_helps_both() {
+    // n3 is as large and full of holes: to defragment alone would leave n1 as it is.
+    let f = space(unlike().with(|e| {
+        status_mut(e, 3).db_size_bytes = QUOTA + 500;
+        alarm(e, &[id(1), id(3)]);
+    }));
+    let words = ["n1: size", "removes objects and compacts, or raises the quota; then defragments n1, n3"];
+    expect(&f, Status::False, Severity::Error, ReasonCode::EtcdNoSpace, &words);
+}
+
+#[test]
 fn an_alarmed_member_that_is_away_has_no_figures_and_no_other_lends_it_any() {
     for cause in [UnknownCause::ConnectionRefused, UnknownCause::TimedOut, UnknownCause::TlsFailed] {
         let f = space(unlike().with(|e| {
@@ -109,6 +120,14 @@ fn an_alarm_of_a_member_that_nobody_lists() {
         &["near its quota as well: it is cured first"],
     );
     assert!(!f.message.contains("frees about"), "{f:#?}");
+    let f = space(of_quota(5_000_000_000, 1, 0).with(gone));
+    expect(
+        &f,
+        Status::False,
+        Severity::Error,
+        ReasonCode::EtcdNoSpace,
+        &["has room is not known, for its quota is not"],
+    );
     // Without a list nobody knows whether it is in it.
     let f = space(etcd(3).with(|e| {
         alarm(e, &["dead".to_owned()]);

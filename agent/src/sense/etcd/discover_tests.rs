@@ -178,6 +178,64 @@ fn other_datastores_are_named_without_their_password() {
 }
 
 #[test]
+fn the_log_on_disk_decides_before_every_setting_and_sign() {
+    for (data, config) in [(RKE2, "/etc/rancher/rke2/config.yaml"), (K3S, "/etc/rancher/k3s/config.yaml")] {
+        let wal = format!("{data}/server/db/etcd/member/wal");
+        for told in [
+            "datastore-endpoint: postgres://u:p@db/x",
+            "disable-etcd: true",
+            "cluster-init: false",
+            "server: https://x:9345",
+        ] {
+            let machine = machine(&[
+                (&format!("{wal}/0.wal"), ""),
+                (&format!("{data}/server/db/state.db"), ""),
+                (&format!("{data}/server/db/state.db.migrated"), ""),
+                (&format!("{data}/server/kine.sock"), ""),
+                (config, told),
+            ]);
+            assert_eq!(found(&machine).found_by, wal, "{told}");
+        }
+        // Only the log counts, not the folder around it.
+        let without = machine(&[
+            (&format!("{data}/server/db/etcd/member/snap/db"), ""),
+            (config, "datastore-endpoint: mysql://x"),
+        ]);
+        assert!(not_here(&without).contains("external datastore (mysql)"));
+    }
+}
+
+#[test]
+fn each_scheme_of_a_datastore_is_told_for_what_it_is() {
+    for (endpoint, says) in [
+        ("http://e1:2379", "external etcd"),
+        ("https://e1:2379", "external etcd"),
+        ("unix:///run/etcd.sock", "external etcd"),
+        ("unixs:///run/etcd.sock", "external etcd"),
+        ("mysql://u:s3cret@tcp(db)/x", "external datastore (mysql)"),
+        ("postgres://u:s3cret@db/x", "external datastore (postgres)"),
+        ("nats://u:s3cret@db", "external datastore (nats)"),
+        // Without a scheme it is a name of a file, or a secret.
+        ("s3cret", "external datastore (sqlite)"),
+    ] {
+        for (data, config) in [(RKE2, "/etc/rancher/rke2/config.yaml"), (K3S, "/etc/rancher/k3s/config.yaml")]
+        {
+            let text = format!("datastore-endpoint: '{endpoint}'\n");
+            let reason = not_here(&machine(&[(&format!("{data}/server/token"), ""), (config, &text)]));
+            assert!(reason.contains(says) && !reason.contains("s3cret"), "{endpoint}: {reason}");
+        }
+    }
+    // Without etcd of its own, whether it joined another server or not.
+    for more in ["", "server: https://n1:9345\n"] {
+        let text = format!("disable-etcd: true\n{more}");
+        let files =
+            [(format!("{RKE2}/server/token"), ""), ("/etc/rancher/rke2/config.yaml".into(), text.as_str())];
+        let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
+        assert!(not_here(&machine(&files)).contains("disable-etcd"));
+    }
+}
+
+#[test]
 fn a_server_whose_etcd_data_is_gone_is_still_asked() {
     let machine = machine(&[(&format!("{RKE2}/server/tls/etcd/client.crt"), "")]);
     assert_eq!(found(&machine).found_by, format!("{RKE2}/server/tls/etcd"));

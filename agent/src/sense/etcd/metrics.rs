@@ -144,6 +144,11 @@ impl Families {
         }
     }
 
+    /// The quota in bytes; below 0 it is switched off, which is not the default (etcd-io/etcd:server/storage/quota.go).
+    pub fn quota(&self) -> Option<i64> {
+        self.quota_bytes.filter(|q| q.abs() < i64::MAX as f64).map(|q| q as i64)
+    }
+
     /// The scrape of these families at `at`; a failure names what etcd would have had.
     pub fn into_scrape(self, at: Timestamp) -> Result<EtcdScrape, Failure> {
         let missing = |name: &str| {
@@ -287,6 +292,28 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_quota_that_is_switched_off_is_neither_unknown_nor_the_default() {
+        for (text, quota) in [
+            ("etcd_server_quota_backend_bytes -1\n", Some(-1)),
+            ("etcd_server_quota_backend_bytes 8.589934592e+09\n", Some(8_589_934_592)),
+            ("etcd_server_quota_backend_bytes 9.3e+18\n", None),
+            ("etcd_server_quota_backend_bytes NaN\n", None),
+            ("", None),
+        ] {
+            let mut reader = MetricsReader::default();
+            let _ = reader.push(text.as_bytes());
+            assert_eq!(reader.finish().quota(), quota, "{text}");
+        }
+        let told = |db_size_quota, metrics| {
+            let status = crate::sense::etcd::wire::StatusResponse { db_size_quota, ..Default::default() };
+            super::super::status_facts(status, metrics).quota_bytes
+        };
+        // What the status says comes first; what it leaves open the metrics say.
+        assert_eq!([told(-1, None), told(-1, Some(5)), told(7, Some(5))], [-1, -1, 7]);
+        assert_eq!([told(0, Some(-1)), told(0, Some(5)), told(0, None)], [-1, 5, 0]);
+    }
 
     const TEXT: &str = "\
 # HELP etcd_disk_backend_commit_duration_seconds The latency.

@@ -180,8 +180,7 @@ fn take_metrics(
             return (failure.into_fact("/metrics of the local member", now), None);
         }
     };
-    // Below 0 it is switched off, which is not the default.
-    let quota = families.quota_bytes.filter(|q| q.abs() < i64::MAX as f64).map(|q| q as i64);
+    let quota = families.quota();
     let source = url.to_string();
     match families.into_scrape(now) {
         Ok(mut scrape) => {

@@ -207,6 +207,63 @@ fn another_configuration_file_is_read_instead() {
 }
 
 #[test]
+fn the_variable_that_names_the_configuration_is_followed_for_both() {
+    for (program, variable, unit) in [
+        (&K3S, "K3S_CONFIG_FILE", "k3s"),
+        (&RKE2, "RKE2_CONFIG_FILE", "rke2-server"),
+        (&RKE2, "RKE2_CONFIG_FILE", "rke2-agent"),
+    ] {
+        let (binary, role) = unit.split_once('-').unwrap_or((unit, "server"));
+        let command = format!("ExecStart=/usr/local/bin/{binary} {role}");
+        for (name, service) in [
+            ("inline", format!("[Service]\nEnvironment={variable}=/opt/own.yaml\n{command}\n")),
+            ("file", format!("[Service]\nEnvironmentFile=-/etc/default/%N\n{command}\n")),
+        ] {
+            let machine = Machine::new();
+            machine.write(program.config, "data-dir: /no\n");
+            machine.write(&format!("{}.d/50-rancher.yaml", program.config), r#"{"data-dir": "/no"}"#);
+            machine.write("/opt/own.yaml", "data-dir: /data\n");
+            // The drop-ins of the file that is read, and not those of the usual one.
+            machine.write("/opt/own.yaml.d/50-rancher.yaml", r#"{"etcd-s3": true}"#);
+            machine.write(&format!("/etc/systemd/system/{unit}.service"), &service);
+            if name == "file" {
+                machine.write(&format!("/etc/default/{unit}"), &format!("{variable}=/opt/own.yaml\n"));
+            }
+            let told = told(&machine, program);
+            assert_eq!(told.problem, None, "{unit} {name}");
+            assert_eq!(told.config.as_deref(), Some(Path::new("/opt/own.yaml")), "{unit} {name}");
+            let options = told.options;
+            assert_eq!(
+                (options.data_dir(), options.object_storage()),
+                (Some("/data"), true),
+                "{unit} {name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn ranchers_own_file_is_json_and_comes_after_the_users() {
+    let machine = Machine::new();
+    machine.write(
+        "/etc/rancher/k3s/config.yaml",
+        "node-ip: 10.0.0.1\ndata-dir: /data/user\ntls-san: [a.example]\n",
+    );
+    machine.write(
+        "/etc/rancher/k3s/config.yaml.d/50-rancher.yaml",
+        r#"{
+  "agent-token": "s3cret", "cni": "calico", "data-dir": "/data/rancher", "etcd-disable-snapshots": false,
+  "node-ip": ["fd00::1", "10.0.0.1"], "node-label": ["rke.cattle.io/machine=x"], "tls-san": ["b.example"], "token": "s3cret"
+}"#,
+    );
+    let options = options(&machine);
+    assert_eq!(options.data_dir(), Some("/data/rancher"));
+    assert_eq!(ips(&options), ["fd00::1", "10.0.0.1"]);
+    assert_eq!(options.wanted_names(), ["b.example"]);
+    assert!(!options.snapshots_disabled() && !format!("{options:?}").contains("s3cret"));
+}
+
+#[test]
 fn what_cannot_be_known_of_a_command_line_is_a_problem() {
     for (command, words) in [
         ("/bin/sh -c 'exec k3s server'", "neither a server nor an agent"),
@@ -222,6 +279,24 @@ fn what_cannot_be_known_of_a_command_line_is_a_problem() {
     let machine = Machine::new();
     machine.link(UNIT, "/dev/null");
     assert_eq!(told(&machine, &K3S).problem, None);
+}
+
+#[test]
+fn the_table_of_traps_names_tests_that_are_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let table = std::fs::read_to_string(root.join("docs/on-disk.md")).unwrap();
+    let mut named = 0;
+    for row in table.lines().filter(|line| line.starts_with("| ") && line.contains(".rs`")) {
+        let held = row.trim_end_matches(" |").rsplit(" | ").next().unwrap();
+        let mut words = held.split('`').map(str::trim).filter(|word| !word.is_empty());
+        let file = words.next().unwrap();
+        let source = std::fs::read_to_string(root.join(file)).unwrap_or_else(|e| panic!("{file}: {e}"));
+        for test in words {
+            assert!(source.contains(&format!("fn {test}(")), "{file} has no test {test}");
+            named += 1;
+        }
+    }
+    assert!(named > 20, "{named}");
 }
 
 proptest! {

@@ -39,15 +39,19 @@ pub(super) fn judge(etcd: &EtcdFacts, at: Timestamp, now: Timestamp, limits: &Th
             Some(earlier) => compare(etcd, earlier, value, limits, *at),
             None => unmeasured(*at, "only one scrape has been made; the next one shows a rate"),
         },
-        other => unread(TYPE, "etcd's metrics", other, Severity::Info).unwrap_or_else(|| {
-            unmeasured(
-                at,
-                match other {
-                    Fact::NotApplicable { reason, .. } => reason,
-                    _ => "this member serves no metrics",
-                },
-            )
-        }),
+        Fact::NotApplicable { reason, .. } => unmeasured(at, reason),
+        Fact::Absent { .. } => unmeasured(at, "this member serves no metrics"),
+        unknown => match unread(TYPE, "etcd's metrics", unknown, Severity::Info) {
+            Some(finding) => finding.advice(format!(
+                "Only the disk goes unjudged by that. Outrider asks for metrics at port 2381 of the member's own address, where \
+                 RKE2 and K3s serve them, and at its client port{}; see what --listen-metrics-urls of this etcd says.",
+                match etcd.local_endpoint.as_str() {
+                    "" => String::new(),
+                    endpoint => format!(" ({endpoint})"),
+                }
+            )),
+            None => unmeasured(at, "this member serves no metrics"),
+        },
     }
 }
 

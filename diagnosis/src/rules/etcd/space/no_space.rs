@@ -65,7 +65,11 @@ pub(super) fn judge(
     let set = format!("A NOSPACE alarm is set on {}{of_members}", alarmed.who(etcd));
     // Where no member is named, any may be the one: the fullest tells the worst, and says that it is only the fullest.
     let candidates: Vec<&Space<'_>> = if ids.is_empty() { spaces.iter().collect() } else { seen };
-    let fullest = candidates.iter().max_by(|a, b| a.fullness().total_cmp(&b.fullness()));
+    // Of several the one that a defragmentation does not help, for its cure helps the others too.
+    let used_up = |s: &Space<'_>| s.is_used_up(limits.etcd_space_warn_percent);
+    let fullest = candidates
+        .iter()
+        .max_by(|a, b| used_up(a).cmp(&used_up(b)).then(a.fullness().total_cmp(&b.fullness())));
     let told = Told { etcd, alarmed, set: &set, candidates: &candidates, spaces, unseen: &unseen };
     match fullest {
         Some(space) => told.cure(space, limits).at(at),
@@ -131,6 +135,11 @@ fn gone_advice(whose: &str, others: &[Space<'_>]) -> String {
         Some(fullest) if others.iter().all(Space::has_room) => format!(
             "The fullest member that told its figures, {}, has room, so nothing else may be left of it than the alarm, which a \
              person then clears (etcdctl alarm disarm)",
+            fullest.name
+        ),
+        Some(fullest) if fullest.disproved().is_some() => format!(
+            "Whether {} has room is not known, for its quota is not: look it up first (metric \
+             etcd_server_quota_backend_bytes). Where every member has room, a person clears the alarm (etcdctl alarm disarm)",
             fullest.name
         ),
         Some(fullest) => format!(
