@@ -1,32 +1,24 @@
-//! A gRPC client for one etcd endpoint: tonic's codec and framing over hyper's HTTP/2, on our own connection.
+//! A gRPC client for one etcd endpoint, on our own connection.
 //!
 //! It can ask for status, members, alarms, one key, and the names of keys. Defragmentation, alarm clearing, member changes and snapshots
 //! have no code here (`facts/etcd.md`, section 2, trap).
 
-use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use http::Uri;
-use http::uri::PathAndQuery;
-use hyper::body::Incoming;
-use hyper::client::conn::http2::{self, SendRequest};
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use outrider_protocol::UnknownCause;
 use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::AbortHandle;
-use tonic::body::Body;
-use tonic::client::GrpcService;
-use tonic::{Code, Status};
-use tonic_prost::ProstCodec;
 
 use super::nodes::{MAX_KEYS, REGISTRY};
 use super::wire::*;
-use crate::net::{BoxedStream, Failure, Resolve, Silence, Url, open_watched, within};
+use crate::net::{
+    BoxedStream, Failure, Grpc, NoMessage, Refusal, Resolve, Silence, Url, open_watched, within,
+};
 
 /// Largest message we take; a member list or status is a thousandth of it.
 const MAX_MESSAGE: usize = 1024 * 1024;
@@ -35,6 +27,9 @@ const MAX_MESSAGE: usize = 1024 * 1024;
 const MAX_ITEMS: usize = 64;
 /// Longest text in an answer; names and URLs are a fraction of it.
 const MAX_TEXT: usize = 1024;
+
+/// gRPC's code for what may work later.
+const UNAVAILABLE: u16 = 14;
 
 /// When the kernel takes a peer for lost: asked after three silent seconds, then once a second, given up at the third
 /// question. It costs neither us nor etcd a call, and is not seen in etcd's log.
@@ -55,7 +50,7 @@ pub(super) struct Read {
 /// A kept connection to one endpoint. Clones share it; it closes when the last one is dropped.
 #[derive(Clone, Debug)]
 pub(super) struct Client {
-    grpc: tonic::client::Grpc<Http2>,
+    grpc: Grpc,
     driver: Arc<Driver>,
 }
 
@@ -89,23 +84,8 @@ impl Client {
     async fn speak(stream: BoxedStream, url: &Url) -> Result<Self, Failure> {
         let first_error = FirstError::default();
         let stream = Tapped { inner: stream, first_error: first_error.clone() };
-        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
-            // One small answer at a time: windows and buffers of a bulk transfer would be memory for nothing.
-            .initial_stream_window_size(64 * 1024)
-            .initial_connection_window_size(64 * 1024)
-            .max_send_buf_size(16 * 1024)
-            .handshake(TokioIo::new(stream))
-            .await?;
+        let (grpc, connection) = Grpc::new(stream, url, MAX_MESSAGE).await?;
         let task = tokio::spawn(async move { drop(connection.await) }).abort_handle();
-        let origin = Uri::builder()
-            .scheme(if url.tls { "https" } else { "http" })
-            .authority(url.host_and_port())
-            .path_and_query("/")
-            .build()
-            .map_err(|e| Failure::new(UnknownCause::InvalidInput, format!("{url}: {e}")))?;
-        let grpc = tonic::client::Grpc::with_origin(Http2(sender), origin)
-            .max_decoding_message_size(MAX_MESSAGE)
-            .max_encoding_message_size(MAX_MESSAGE);
         Ok(Self { grpc, driver: Arc::new(Driver { task, first_error }) })
     }
 
@@ -185,17 +165,15 @@ impl Client {
         Q: prost::Message + 'static,
         A: prost::Message + Default + 'static,
     {
-        let outcome = match self.grpc.ready().await {
-            Ok(()) => {
-                let path = PathAndQuery::from_static(path);
-                self.grpc.unary(tonic::Request::new(request), path, ProstCodec::<Q, A>::default()).await
-            }
-            Err(error) => Err(Status::from_error(Box::new(error))),
+        let failure = match self.grpc.call(path, &request).await {
+            Ok(answer) => match A::decode(answer) {
+                Ok(answer) => return Ok(answer),
+                Err(error) => Failure::new(UnknownCause::InvalidAnswer, format!("{path}: {error}")),
+            },
+            Err(NoMessage::Refused(refusal)) => failure_of(&refusal),
+            Err(NoMessage::Failed(failure)) => failure,
         };
-        match outcome {
-            Ok(answer) => Ok(answer.into_inner()),
-            Err(status) => Err(self.driver.first_error.get().unwrap_or_else(|| failure_of(&status))),
-        }
+        Err(self.driver.first_error.get().unwrap_or(failure))
     }
 }
 
@@ -217,49 +195,24 @@ fn not_grpc(failure: Failure) -> Failure {
     failure
 }
 
-/// A gRPC status as a cause: etcd's own words decide where its codes are vague.
-fn failure_of(status: &Status) -> Failure {
+/// A status as a cause (the numbers of gRPC's `doc/statuscodes.md`): etcd's own words decide where its codes are vague.
+fn failure_of(refusal: &Refusal) -> Failure {
     use UnknownCause as C;
-    let message = status.message();
-    if let Some(source) = std::error::Error::source(status) {
-        let failure = Failure::from_error(source);
-        // HTTP/2 that cannot be parsed comes from a server that speaks something else.
-        return match failure.cause {
-            C::InvalidAnswer => failure.during("the answer is not gRPC"),
-            _ => failure,
-        };
-    }
-    if message.contains("grpc-status header missing") {
-        return Failure::new(C::InvalidAnswer, format!("the peer answers HTTP but no gRPC: {message}"));
-    }
-    let cause = match status.code() {
-        Code::Unavailable if message.contains("rpc not supported for learner") => C::Unsupported,
-        Code::Unavailable | Code::ResourceExhausted => C::Unavailable,
-        Code::DeadlineExceeded => C::TimedOut,
-        Code::Unauthenticated => C::Unauthenticated,
-        Code::PermissionDenied => C::Forbidden,
-        Code::Unimplemented => C::Unsupported,
-        Code::Cancelled => C::Unreachable,
-        _ => C::InvalidAnswer,
+    let (cause, name) = match refusal.code {
+        UNAVAILABLE if refusal.words.contains("rpc not supported for learner") => (C::Unsupported, ""),
+        UNAVAILABLE => (C::Unavailable, "UNAVAILABLE"),
+        8 => (C::Unavailable, "RESOURCE_EXHAUSTED"),
+        4 => (C::TimedOut, "DEADLINE_EXCEEDED"),
+        16 => (C::Unauthenticated, "UNAUTHENTICATED"),
+        7 => (C::Forbidden, "PERMISSION_DENIED"),
+        12 => (C::Unsupported, "UNIMPLEMENTED"),
+        1 => (C::Unreachable, "CANCELLED"),
+        _ => (C::InvalidAnswer, ""),
     };
-    Failure::new(cause, if message.is_empty() { status.code().description() } else { message })
-}
-
-/// hyper's HTTP/2 sender as the service that tonic calls.
-#[derive(Clone, Debug)]
-struct Http2(SendRequest<Body>);
-
-impl GrpcService<Body> for Http2 {
-    type ResponseBody = Incoming;
-    type Error = hyper::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<http::Response<Incoming>, hyper::Error>> + Send>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), hyper::Error>> {
-        self.0.poll_ready(cx)
-    }
-
-    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        Box::pin(self.0.send_request(request))
+    match (refusal.words.as_str(), name) {
+        ("", "") => Failure::new(cause, format!("the member answers with gRPC status {}", refusal.code)),
+        ("", name) => Failure::new(cause, format!("the member answers {name}, without a word")),
+        (words, _) => Failure::new(cause, words),
     }
 }
 
@@ -320,20 +273,20 @@ mod tests {
 
     #[test]
     fn etcds_words_decide_where_its_codes_are_vague() {
-        for (status, cause) in [
-            (Status::unavailable("etcdserver: rpc not supported for learner"), UnknownCause::Unsupported),
-            (Status::unavailable("etcdserver: no leader"), UnknownCause::Unavailable),
-            (Status::unavailable("etcdserver: request timed out"), UnknownCause::Unavailable),
-            (Status::resource_exhausted("etcdserver: too many requests"), UnknownCause::Unavailable),
-            (Status::unauthenticated("etcdserver: invalid auth token"), UnknownCause::Unauthenticated),
-            (Status::permission_denied("etcdserver: permission denied"), UnknownCause::Forbidden),
-            (Status::unimplemented("unknown service"), UnknownCause::Unsupported),
-            (
-                Status::unimplemented("grpc-status header missing, mapped from HTTP status code 404"),
-                UnknownCause::InvalidAnswer,
-            ),
+        for (code, words, cause) in [
+            (14, "etcdserver: rpc not supported for learner", UnknownCause::Unsupported),
+            (14, "etcdserver: no leader", UnknownCause::Unavailable),
+            (14, "etcdserver: request timed out", UnknownCause::Unavailable),
+            (8, "etcdserver: too many requests", UnknownCause::Unavailable),
+            (16, "etcdserver: invalid auth token", UnknownCause::Unauthenticated),
+            (7, "etcdserver: permission denied", UnknownCause::Forbidden),
+            (12, "unknown service", UnknownCause::Unsupported),
+            (13, "", UnknownCause::InvalidAnswer),
+            (14, "", UnknownCause::Unavailable),
         ] {
-            assert_eq!(failure_of(&status).cause, cause, "{status:?}");
+            let failure = failure_of(&Refusal { code, words: words.into() });
+            assert_eq!(failure.cause, cause, "{failure}");
+            assert!(failure.detail.contains(words) && !failure.detail.is_empty(), "{failure}");
         }
     }
 }
