@@ -39,6 +39,8 @@ pub struct Latched {
     pub conditions: Vec<Condition>,
     /// What changed, in the same order.
     pub transitions: Vec<Transition>,
+    /// When the same judgement is next latched otherwise than now: the end of the first wait. `None` while nothing waits.
+    pub due: Option<Timestamp>,
 }
 
 /// Raises and clears: `previous` latches and a judgement in, what is shown and what changed out.
@@ -51,7 +53,8 @@ pub fn latch(previous: &[Latch], judgement: &Judgement, now: Timestamp) -> Latch
     before.dedup_by(|later, first| later.condition.key() == first.condition.key());
     let found = worst_by_key(&judgement.findings);
 
-    let mut turn = Turn { now, latches: Vec::with_capacity(found.len()), transitions: Vec::new() };
+    let latches = Vec::with_capacity(found.len());
+    let mut turn = Turn { now, latches, transitions: Vec::new(), due: None };
     let (mut before, mut found) = (before.into_iter().peekable(), found.into_iter().peekable());
     loop {
         let order = match (before.peek(), found.peek()) {
@@ -64,8 +67,8 @@ pub fn latch(previous: &[Latch], judgement: &Judgement, now: Timestamp) -> Latch
         let new = if order.is_ge() { found.next() } else { None };
         match (old, new) {
             (Some(old), Some(new)) => match escalated(old, new, now) {
-                Some(graver) => turn.weigh(old, &graver, |_| true),
-                None => turn.weigh(old, new, |_| true),
+                Some(graver) => turn.weigh(old, &graver, None),
+                None => turn.weigh(old, new, None),
             },
             (None, Some(new)) => turn.adopt_first(new),
             (Some(old), None) => turn.without_finding(old, judgement),
@@ -84,7 +87,7 @@ pub fn latch(previous: &[Latch], judgement: &Judgement, now: Timestamp) -> Latch
     turn.latches.sort_by(|a, b| a.condition.key().cmp(&b.condition.key()));
     turn.transitions.sort_by(|a, b| a.condition.key().cmp(&b.condition.key()));
     let conditions = turn.latches.iter().map(|l| l.condition.clone()).collect();
-    Latched { latches: turn.latches, conditions, transitions: turn.transitions }
+    Latched { latches: turn.latches, conditions, transitions: turn.transitions, due: turn.due }
 }
 
 /// One finding a key, the worst: a mount or a balancer named twice must not flip from one to the other.
@@ -102,9 +105,19 @@ struct Turn {
     now: Timestamp,
     latches: Vec<Latch>,
     transitions: Vec<Transition>,
+    due: Option<Timestamp>,
 }
 
 impl Turn {
+    /// Notes that something changes `wait` after `since`, unless that has passed.
+    fn wake(&mut self, since: Timestamp, wait: Duration) {
+        // A timestamp cuts to milliseconds: not before the wait is over.
+        let at = since.after(wait + Duration::from_nanos(999_999));
+        if at > self.now {
+            self.due = Some(self.due.map_or(at, |due| due.min(at)));
+        }
+    }
+
     fn adopt_first(&mut self, finding: &Finding) {
         let condition = condition_of(finding, self.now);
         self.transitions.push(transition(self.now, &condition, None));
@@ -115,10 +128,7 @@ impl Turn {
         let check = old.condition.condition_type.check_of(&old.condition.subject);
         if let Some(blind) = judgement.blind.iter().find(|b| b.check == check) {
             let finding = blindness(blind, old.condition.condition_type.clone(), &old.condition.subject);
-            let now = self.now;
-            self.weigh(old, &finding, |since| {
-                blind.at > since || now.since(since) >= BLIND_WITHOUT_SECOND_READ
-            });
+            self.weigh(old, &finding, Some(blind.at));
         } else if judgement.has_read(&check) {
             let gone = transition(self.now, &old.condition, Some(&old.condition));
             self.transitions.push(Transition { removed: true, ..gone });
@@ -127,8 +137,9 @@ impl Turn {
         }
     }
 
-    /// Weighs `finding` against what is shown. `confirmed` is asked, with the start of the wait, once the wait is over.
-    fn weigh(&mut self, old: &Latch, finding: &Finding, confirmed: impl FnOnce(Timestamp) -> bool) {
+    /// Weighs `finding` against what is shown. One that a single read gave, at `read`, must be confirmed by a second or by
+    /// a longer wait.
+    fn weigh(&mut self, old: &Latch, finding: &Finding, read: Option<Timestamp>) {
         let shown = &old.condition;
         let same_word = finding.status == shown.status && finding.reason == shown.reason;
         if same_word && finding.severity == shown.severity {
@@ -155,7 +166,11 @@ impl Turn {
             (false, true) => finding.raise_after.max(finding.clear_after),
         };
 
-        if self.now.since(since) >= wait && (wait.is_zero() || confirmed(since)) {
+        let wait = match read {
+            Some(read) if read <= since && !wait.is_zero() => wait.max(BLIND_WITHOUT_SECOND_READ),
+            _ => wait,
+        };
+        if self.now.since(since) >= wait {
             let mut condition = condition_of(finding, self.now);
             if same_word {
                 condition.last_transition_time = shown.last_transition_time;
@@ -171,6 +186,11 @@ impl Turn {
             since,
         };
         let waited = self.now.since(since);
+        self.wake(since, wait);
+        if let Some((after, _)) = finding.early {
+            self.wake(since, after);
+            self.wake(since, finding.clear_after);
+        }
         let condition = match (&finding.suspect, early(shown, finding, waited)) {
             (Some(suspicion), _) if may_suspect(shown, finding, suspicion) => {
                 self.suspect(shown, finding, suspicion)

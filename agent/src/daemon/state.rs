@@ -31,6 +31,8 @@ pub(super) struct State {
     /// Problems of the state folder that are not the spool's; empty when there are none.
     pub(super) storage_problem: String,
     latches: Vec<Latch>,
+    /// Time from the last judgement to the end of the first wait in it: then the same findings are shown otherwise.
+    pub(super) waits: Option<Duration>,
     /// What tries at balancers came to lately.
     paths: PathMemory,
     /// The facts, as of the last turn with the latches before it: judged again, they give the verdict byte for byte.
@@ -69,6 +71,7 @@ impl State {
             started_at: now,
             storage_problem: String::new(),
             latches,
+            waits: None,
             paths: PathMemory::default(),
             facts,
             verdict,
@@ -140,6 +143,7 @@ impl State {
         let judgement = diagnosis::judge(facts);
         let latched = diagnosis::latch(&facts.latches, &judgement, now);
         self.latches = latched.latches;
+        self.waits = latched.due.map(|due| due.since(now));
         self.verdict.node.clone_from(&self.node);
         self.verdict.conditions = latched.conditions;
         self.verdict.not_applicable = judgement.not_applicable;
@@ -149,11 +153,6 @@ impl State {
     /// Latches after the last turn.
     pub(super) fn latches(&self) -> &[Latch] {
         &self.latches
-    }
-
-    /// True while a judgement waits to be shown, so that the next turn must not wait for the next reading.
-    pub(super) fn pending(&self) -> bool {
-        self.latches.iter().any(|latch| latch.pending.is_some())
     }
 
     /// The agent about itself.

@@ -308,6 +308,40 @@ async fn what_brings_nothing_new_is_judged_when_time_has_passed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_waits_is_judged_when_its_wait_ends() {
+    clock()();
+    let (folder, script) = (tempfile::tempdir().unwrap(), Arc::new(Script::default()));
+    let mut daemon = Daemon::start(options(folder.path(), &script), mpsc::channel(1).0).unwrap();
+    std::fs::create_dir_all(folder.path().join("run")).unwrap();
+    daemon.ready();
+    let pass = |reading| Event::Passes(vec![Ended { check: Check::CloudInit, reading }]);
+    let failed =
+        || Reading::unknown(&Check::CloudInit, outrider_protocol::UnknownCause::TimedOut, "late", clock()());
+    let status = |daemon: &Daemon| {
+        let all = &daemon.verdict().conditions;
+        all.iter().find(|c| c.condition_type == ConditionType::CloudInitSucceeded).unwrap().status
+    };
+    daemon.turn(pass(Some(Reading::CloudInit(cloud_init(Status::True)))));
+    // Whatever else waits at the start is over.
+    tokio::time::advance(Duration::from_secs(600)).await;
+    // Two failed reads make a check blind, five seconds after the first.
+    daemon.turn(pass(failed()));
+    tokio::time::advance(Duration::from_secs(1)).await;
+    daemon.turn(pass(failed()));
+    let judged = daemon.judged_at();
+    for _ in 0..39 {
+        tokio::time::advance(Duration::from_millis(100)).await;
+        daemon.turn(Event::Due);
+        assert_eq!(daemon.judged_at(), judged);
+    }
+    assert_eq!(status(&daemon), Status::True);
+    tokio::time::advance(Duration::from_millis(100)).await;
+    daemon.turn(Event::Due);
+    assert_eq!(daemon.judged_at().since(judged), Duration::from_secs(4));
+    assert_eq!(status(&daemon), Status::Unknown);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_first_start_takes_what_is_valid() {
     clock()();
     let (folder, script) = (tempfile::tempdir().unwrap(), Arc::new(Script::default()));

@@ -28,8 +28,8 @@ use crate::sense::SenseContext;
 
 /// The longest the loop sleeps: the watchdog is fed, and suspend and a set clock noticed, at this pace at least.
 const HOUSEKEEPING: Duration = Duration::from_secs(10);
-/// While a judgement waits to be shown.
-const PENDING: Duration = Duration::from_millis(250);
+/// The shortest rest after a judgement, however soon a wait in it ends.
+const LEAST: Duration = Duration::from_millis(20);
 /// How old the status file, the textfile and the state at delivery may be while nothing changes.
 const REFRESH: Duration = Duration::from_secs(30);
 /// How long the first verdict waits for a first reading: until then, what was shown before a restart stands.
@@ -120,9 +120,10 @@ impl Daemon {
         self.schedule.next().map_or(turn, |due| due.min(turn))
     }
 
-    /// When what is known is judged again though nothing new has come: time passes.
+    /// When what is known is judged again though nothing new has come: time passes, and a finding that waits to be shown
+    /// has waited long enough.
     fn judgement_due(&self) -> Instant {
-        let rest = if self.state.pending() { PENDING } else { HOUSEKEEPING };
+        let rest = self.state.waits.map_or(HOUSEKEEPING, |waits| waits.clamp(LEAST, HOUSEKEEPING));
         self.judged + self.notifier.watchdog.map_or(rest, |watchdog| rest.min(watchdog))
     }
 

@@ -391,6 +391,24 @@ proptest! {
     }
 
     #[test]
+    fn nothing_changes_before_it_is_due_and_something_does_then(history in any_history(), part in 0.0f64..1.0) {
+        let (mut latches, mut t) = (Vec::<Latch>::new(), 0);
+        for (step, judgement) in history {
+            t += step;
+            let now = Timestamp::from_millis(now().as_millis() + t * 1000);
+            let next = latch(&latches, &judgement, now);
+            let rest = next.due.map_or(Duration::from_secs(1000), |due| due.since(now));
+            let before = latch(&next.latches, &judgement, now.after(rest.mul_f64(part)));
+            prop_assert!(before.transitions.is_empty(), "{:?} before {:?}", before.transitions, next.due);
+            if let Some(due) = next.due {
+                prop_assert!(due > now);
+                prop_assert!(!latch(&next.latches, &judgement, due).transitions.is_empty());
+            }
+            latches = next.latches;
+        }
+    }
+
+    #[test]
     fn nothing_turns_true_without_a_finding_that_says_so(history in any_history()) {
         let (mut latches, mut t) = (Vec::<Latch>::new(), 0);
         for (step, judgement) in history {
