@@ -49,6 +49,7 @@ pub struct Machine {
     certificates: CertificatesWatch,
     credentials: CredentialsWatch,
     neighbours: NeighbourWatch,
+    guest_agent: Arc<Mutex<sense::guest_agent::Memory>>,
     dns: Arc<Mutex<sense::dns::Memory>>,
     rancher_agent: Arc<Mutex<sense::rancher_agent::Memory>>,
 }
@@ -63,6 +64,7 @@ impl Machine {
             certificates: CertificatesWatch::default(),
             credentials: CredentialsWatch::default(),
             neighbours: NeighbourWatch::default(),
+            guest_agent: Arc::default(),
             dns: Arc::default(),
             // The environment of this process is read once, here at its start.
             rancher_agent: Arc::new(Mutex::new(sense::rancher_agent::Memory::of_this_process())),
@@ -80,10 +82,13 @@ impl Sensors for Machine {
                 blocking(guard, move || Reading::Clock(sense::clock::read(&cx, context.clock_offset)))
             }
             Check::CloudInit => blocking(guard, move || Reading::CloudInit(sense::cloud_init::read(&cx))),
-            Check::GuestAgent => Box::pin(async move {
-                let _guard = guard;
-                Some(Reading::GuestAgent(sense::guest_agent::read(&cx).await))
-            }),
+            Check::GuestAgent => {
+                let memory = self.guest_agent.clone();
+                blocking(guard, move || {
+                    let memory = &mut *memory.blocking_lock();
+                    Reading::GuestAgent(sense::guest_agent::read(&cx, memory))
+                })
+            }
             Check::Etcd => {
                 let etcd = self.etcd.clone();
                 Box::pin(async move {

@@ -6,8 +6,9 @@
 
 use std::time::Duration;
 
-use outrider_protocol::{Fact, GuestAgentFacts, UnitFacts, UnknownCause};
+use outrider_protocol::{Fact, GuestAgentFacts, UnitFacts};
 
+pub use super::systemd::Memory;
 use super::{SenseContext, host, process, systemd};
 
 /// Name of the virtio channel.
@@ -20,16 +21,8 @@ const UNITS: [&str; 2] = ["qemu-guest-agent.service", "qemu-ga.service"];
 const SYSTEMD_LIMIT: Duration = Duration::from_secs(5);
 
 /// Reads the guest agent's state. On a machine whose hypervisor offers no such channel it is not applicable, with
-/// the reason.
-pub async fn read(cx: &SenseContext) -> Fact<GuestAgentFacts> {
-    let (inner, at) = (cx.clone(), cx.now());
-    match tokio::task::spawn_blocking(move || read_blocking(&inner)).await {
-        Ok(fact) => fact,
-        Err(e) => Fact::unknown(UnknownCause::Panicked, e.to_string(), CHANNEL, at),
-    }
-}
-
-fn read_blocking(cx: &SenseContext) -> Fact<GuestAgentFacts> {
+/// the reason. Blocking.
+pub fn read(cx: &SenseContext, memory: &mut Memory) -> Fact<GuestAgentFacts> {
     let port = port(cx);
     if port.value().is_none()
         && let Some(reason) = nothing_to_expect(cx)
@@ -39,7 +32,7 @@ fn read_blocking(cx: &SenseContext) -> Fact<GuestAgentFacts> {
     let facts = GuestAgentFacts {
         port,
         binary: binary(cx),
-        units: units(cx),
+        units: units(cx, memory),
         process: process::find(cx, &["qemu-ga"]),
         uptime_seconds: host::uptime_seconds(cx),
     };
@@ -100,9 +93,9 @@ fn binary(cx: &SenseContext) -> Fact<String> {
 
 /// The units that exist, masked ones too. Whether one is enabled says nothing: in Debian it has an empty `[Install]`
 /// and udev starts it.
-fn units(cx: &SenseContext) -> Fact<Vec<UnitFacts>> {
+fn units(cx: &SenseContext, memory: &mut Memory) -> Fact<Vec<UnitFacts>> {
     let names = ["Id", "LoadState", "ActiveState", "SubState", "UnitFileState"];
-    systemd::show(cx, &UNITS, &names, SYSTEMD_LIMIT).map(|blocks| {
+    systemd::show_changes(cx, &UNITS, &names, SYSTEMD_LIMIT, memory).map(|blocks| {
         let units = blocks.iter().zip(UNITS).map(|(block, asked)| {
             let value = |name: &str| block.get(name).cloned().unwrap_or_default();
             // An alias answers with the name it stands for.
@@ -145,7 +138,7 @@ mod tests {
     }
 
     fn facts(machine: &Machine) -> GuestAgentFacts {
-        let fact = read_blocking(&machine.cx());
+        let fact = read(&machine.cx(), &mut Memory::default());
         fact.value().cloned().unwrap_or_else(|| panic!("{fact:?}"))
     }
 
@@ -174,6 +167,7 @@ mod tests {
     #[test]
     fn static_and_active_with_its_process() {
         let machine = vm(&state(UNITS[0], "loaded", "active", "static"), &missing(UNITS[1]));
+        machine.write("/proc/50/comm", "qemu-ga\n");
         machine.write("/proc/50/stat", "50 (qemu-ga) S 1 1 1 0 -1 0 1 0 0 0 0 0 0 0 20 0 2 0 10000 1 1");
         let facts = facts(&machine);
         assert_eq!(facts.units.value().map(|u| u[0].active_state.clone()), Some("active".into()));
@@ -201,7 +195,7 @@ mod tests {
         let reason = |prepare: &dyn Fn(&Machine)| {
             let machine = Machine::new();
             prepare(&machine);
-            match read_blocking(&machine.cx()) {
+            match read(&machine.cx(), &mut Memory::default()) {
                 Fact::NotApplicable { reason, .. } => reason,
                 other => panic!("{other:?}"),
             }

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,89 @@ use super::{SenseContext, file};
 /// Properties of one unit, by name.
 pub(crate) type Properties = BTreeMap<String, String>;
 
+/// Folders that change when a unit does. systemd makes an entry in the first whenever it starts a unit's process and takes
+/// it away when the unit has ended (`src/core/unit.c`: `unit_export_state_files`, `unit_notify`; since systemd 235), and
+/// makes folders anew in the second whenever it reads unit files again (`lookup_paths_mkdir_generator`). Units lie in the
+/// others, and what enables them.
+const MARKS: [&str; 8] = [
+    "/run/systemd/units",
+    "/run/systemd",
+    "/etc/systemd/system",
+    "/etc/systemd/system/multi-user.target.wants",
+    "/run/systemd/system",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+];
+/// An answer is not kept for longer: what has no process (a timer) leaves no mark.
+const KEPT: Duration = Duration::from_secs(300);
+
+/// The last answer to one question, and how the folders looked before it was asked.
+#[derive(Default)]
+pub struct Memory(Option<Answer>);
+
+impl std::fmt::Debug for Memory {
+    /// Without the answer: an environment is for everybody on this machine to see, and for nobody in a log.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Memory").finish_non_exhaustive()
+    }
+}
+
+struct Answer {
+    asked: Instant,
+    marks: Marks,
+    blocks: Vec<Properties>,
+}
+
+/// Which folder lies there and when it was last changed.
+type Marks = [Option<(u64, u64, i64, i64)>; MARKS.len()];
+
+/// As [`show`], without asking again while nothing that shows from outside has changed: `systemctl` costs a thousand times
+/// what a look at some folders does. Always asked with the same words. A unit that is on its way to another state, or has
+/// failed, is asked about every time.
+pub(crate) fn show_changes(
+    cx: &SenseContext,
+    units: &[&str],
+    properties: &[&str],
+    limit: Duration,
+    memory: &mut Memory,
+) -> Fact<Vec<Properties>> {
+    let marks = marks(cx);
+    if let Some(last) = &memory.0
+        && last.asked.elapsed() < KEPT
+        && Some(&last.marks) == marks.as_ref()
+    {
+        return Fact::known(last.blocks.clone(), source(units), cx.now());
+    }
+    let asked = Instant::now();
+    let answer = show(cx, units, properties, limit);
+    memory.0 = match (marks, answer.value()) {
+        (Some(marks), Some(blocks)) if blocks.iter().all(is_settled) => {
+            Some(Answer { asked, marks, blocks: blocks.clone() })
+        }
+        _ => None,
+    };
+    answer
+}
+
+/// `None` where systemd leaves no marks of units.
+fn marks(cx: &SenseContext) -> Option<Marks> {
+    let marks = MARKS.map(|folder| {
+        let folder = std::fs::metadata(cx.path(folder)).ok()?;
+        Some((folder.dev(), folder.ino(), folder.mtime(), folder.mtime_nsec()))
+    });
+    marks[0].map(|_| marks)
+}
+
+/// Whether the unit stays as it is until it is started or stopped.
+fn is_settled(unit: &Properties) -> bool {
+    unit.get("ActiveState").is_some_and(|state| state == "active" || state == "inactive")
+}
+
+fn source(units: &[&str]) -> String {
+    format!("systemctl show {}", units.join(" "))
+}
+
 /// `properties` of `units`, in their order; unknown units come with `LoadState=not-found`.
 ///
 /// `Absent` when systemd is not PID 1 here. Blocks the thread for at most `limit`; the child is gone afterwards.
@@ -23,7 +107,7 @@ pub(crate) fn show(
     properties: &[&str],
     limit: Duration,
 ) -> Fact<Vec<Properties>> {
-    let source = format!("systemctl show {}", units.join(" "));
+    let source = source(units);
     // What sd_booted(3) looks at.
     if !cx.path("/run/systemd/system").is_dir() {
         return Fact::absent("/run/systemd/system", cx.now());
@@ -127,6 +211,47 @@ mod tests {
     #[test]
     fn without_systemd_it_is_absent() {
         assert!(matches!(ask(&Machine::new(), LIMIT), Fact::Absent { .. }));
+    }
+
+    #[test]
+    fn systemd_is_asked_again_when_a_unit_has_started_ended_or_changed() {
+        let machine = Machine::new();
+        let answers = |state: &str| {
+            machine.systemctl(&format!(
+                "echo >>{}; printf 'Id=a.service\\nActiveState={state}\\n\\nId=b.service\\nActiveState=inactive\\n'",
+                machine.path("/asked").display()
+            ));
+        };
+        let asked = || std::fs::read(machine.path("/asked")).unwrap_or_default().len();
+        let mut memory = Memory::default();
+        let mut ask = || {
+            let words = ["Id", "ActiveState"];
+            let answer = show_changes(&machine.cx(), &["a.service", "b.service"], &words, LIMIT, &mut memory);
+            (answer.value().unwrap_or_else(|| panic!("{answer:?}"))[0]["ActiveState"].clone(), asked())
+        };
+        // The kernel stamps with the time of its last tick.
+        let tick = || std::thread::sleep(Duration::from_millis(30));
+        answers("active");
+        assert_eq!((ask().1, ask().1), (1, 2), "a systemd that leaves no marks");
+        machine.link("/run/systemd/units/invocation:a.service", "0123");
+        assert_eq!((ask().1, ask().1, ask()), (3, 3, ("active".into(), 3)));
+        tick();
+        std::fs::remove_file(machine.path("/run/systemd/units/invocation:a.service")).unwrap();
+        answers("deactivating");
+        assert_eq!((ask().1, ask()), (4, ("deactivating".into(), 5)), "it is on its way");
+        answers("failed");
+        assert_eq!((ask().1, ask().1), (6, 7), "a reset leaves no mark");
+        answers("inactive");
+        assert_eq!((ask().1, ask()), (8, ("inactive".into(), 8)));
+        tick();
+        machine.write("/etc/systemd/system/a.service", "");
+        assert_eq!((ask().1, ask().1), (9, 9));
+        tick();
+        machine.write("/etc/systemd/system/multi-user.target.wants/a.service", "");
+        assert_eq!((ask().1, ask().1), (10, 10));
+        tick();
+        std::fs::create_dir_all(machine.path("/run/systemd/generator")).unwrap();
+        assert_eq!((ask().1, ask().1), (11, 11), "unit files were read again");
     }
 
     #[test]

@@ -57,8 +57,12 @@ pub async fn read(
     every: Duration,
     memory: &mut Memory,
 ) -> Fact<KubernetesFacts> {
-    let blocking = cx.clone();
-    let local = match tokio::task::spawn_blocking(move || local(&blocking)).await {
+    let (blocking, mut units) = (cx.clone(), std::mem::take(&mut memory.units));
+    let read = tokio::task::spawn_blocking(move || (local(&blocking, &mut units), units)).await;
+    let local = match read.map(|(local, units)| {
+        memory.units = units;
+        local
+    }) {
         Ok(Fact::Known { value, .. }) => value,
         Ok(other) => return other.map(|local| local.facts),
         Err(error) => match error.try_into_panic() {
@@ -84,9 +88,9 @@ pub async fn read(
 }
 
 /// Everything that is read without the network. Blocking.
-fn local(cx: &SenseContext) -> Fact<Local> {
+fn local(cx: &SenseContext, memory: &mut systemd::Memory) -> Fact<Local> {
     let asked: Vec<&str> = [&KUBERNETES_UNITS[..], &FIREWALL_UNITS, &NETWORK_UNITS].concat();
-    let units = units(cx, &asked);
+    let units = units(cx, &asked, memory);
     let rke1 = rke1::read(cx);
     let found = match identify::identify(cx, units.value().map_or(&[][..], Vec::as_slice), &rke1) {
         identify::Found::Here(found) => found,
@@ -124,9 +128,9 @@ fn local(cx: &SenseContext) -> Fact<Local> {
 }
 
 /// What systemd says of `asked`; units it does not know are left out.
-fn units(cx: &SenseContext, asked: &[&str]) -> Fact<Vec<UnitFacts>> {
+fn units(cx: &SenseContext, asked: &[&str], memory: &mut systemd::Memory) -> Fact<Vec<UnitFacts>> {
     let names = ["Id", "LoadState", "ActiveState", "SubState", "UnitFileState"];
-    systemd::show(cx, asked, &names, SYSTEMD_LIMIT).map(|blocks| {
+    systemd::show_changes(cx, asked, &names, SYSTEMD_LIMIT, memory).map(|blocks| {
         let units = blocks.iter().zip(asked).map(|(block, asked)| {
             let value = |name: &str| block.get(name).cloned().unwrap_or_default();
             UnitFacts {
@@ -153,7 +157,10 @@ mod tests {
 
     #[test]
     fn a_machine_without_kubernetes_is_not_judged() {
-        assert!(matches!(local(&Machine::new().cx()), Fact::NotApplicable { .. }));
+        assert!(matches!(
+            local(&Machine::new().cx(), &mut systemd::Memory::default()),
+            Fact::NotApplicable { .. }
+        ));
     }
 
     #[test]
@@ -161,7 +168,7 @@ mod tests {
         let machine = Machine::new();
         std::fs::create_dir_all(machine.path("/var/lib/rancher/rke2/server/db")).unwrap();
         machine.write("/proc/sys/net/ipv4/conf/all/forwarding", "1\n");
-        let facts = local(&machine.cx());
+        let facts = local(&machine.cx(), &mut systemd::Memory::default());
         let local = facts.value().unwrap_or_else(|| panic!("no facts"));
         assert_eq!((&local.distribution, &local.role), (&Distribution::Rke2, &KubernetesRole::Server));
         assert!(local.facts.rke1.running.is_empty() && local.facts.rke1.on_disk.is_empty());
@@ -174,7 +181,7 @@ mod tests {
         let machine = Machine::with_systemctl(
             "printf 'Id=a\\nLoadState=loaded\\nActiveState=active\\n\\nId=b\\nLoadState=not-found\\n'",
         );
-        let units = units(&machine.cx(), &["a.service", "b.service"]);
+        let units = units(&machine.cx(), &["a.service", "b.service"], &mut systemd::Memory::default());
         let names: Vec<&str> = units.value().unwrap().iter().map(|u| u.name.as_str()).collect();
         assert_eq!(names, ["a.service"]);
     }

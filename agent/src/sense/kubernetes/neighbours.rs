@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use super::network::is_usable;
 use crate::net::{Failure, connect, tls, within};
-use crate::sense::SenseContext;
+use crate::sense::{SenseContext, systemd};
 
 /// Limit of a connection: time for a lost packet to be sent again, twice.
 const CONNECT_LIMIT: Duration = Duration::from_millis(3500);
@@ -32,6 +32,8 @@ const MOST: usize = 8;
 /// What one look leaves for the next.
 #[derive(Debug, Default)]
 pub struct Memory {
+    /// What systemd said of units.
+    pub(super) units: systemd::Memory,
     last: Option<(Instant, Vec<NeighbourFacts>)>,
 }
 

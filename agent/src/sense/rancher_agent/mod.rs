@@ -45,7 +45,7 @@ const WINDOW: Duration = Duration::from_secs(600);
 
 /// Reads it. Blocking.
 pub fn read(cx: &SenseContext, settings: &Settings, memory: &mut Memory) -> Fact<RancherAgentFacts> {
-    let units = systemd::show(cx, &UNITS, &PROPERTIES, SYSTEMD_LIMIT);
+    let units = systemd::show_changes(cx, &UNITS, &PROPERTIES, SYSTEMD_LIMIT, &mut memory.units);
     let uptime = file::read_text(&cx.path("/proc/uptime"), file::SMALL).ok();
     let uptime = uptime.and_then(|text| process::uptime(&text).ok());
     let services: Vec<(ServiceUnit, &Properties)> = units

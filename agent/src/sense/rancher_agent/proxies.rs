@@ -13,7 +13,7 @@ use crate::config::Settings;
 use crate::net::Url;
 use crate::net::proxy::{NoProxy, Proxy, plainly_direct};
 use crate::sense::cluster::Cluster;
-use crate::sense::systemd::Properties;
+use crate::sense::systemd::{self, Properties};
 use crate::sense::{SenseContext, file};
 
 /// Most environment files of a unit.
@@ -26,6 +26,8 @@ const MAX_ADDRESSES: usize = 8;
 pub struct Memory {
     own: Vec<Assignment>,
     pub(super) restarts: Vec<RestartCount>,
+    /// What systemd said of units.
+    pub(super) units: systemd::Memory,
 }
 
 impl Memory {
@@ -35,7 +37,8 @@ impl Memory {
             Some(format!("{}={}", name.into_string().ok()?, value.into_string().ok()?))
         });
         let variables: Vec<String> = variables.collect();
-        Self { own: environment::kept(variables.iter().map(String::as_str)), restarts: Vec::new() }
+        let own = environment::kept(variables.iter().map(String::as_str));
+        Self { own, ..Self::default() }
     }
 }
 
