@@ -81,6 +81,7 @@ mod tests {
         machine.write("/proc/uptime", "10.0 1.0");
         machine.write("/proc/1/stat", "1 (init) S 0 1 1 0 -1 0 1 0 0 0 0 0 0 0 20 0 2 0 1 1 1");
         assert!(matches!(facts(&machine).service, Fact::Absent { .. }));
+        machine.write("/proc/8/comm", "systemd-timesyn\n");
         machine.write("/proc/8/stat", "8 (systemd-timesyn) S 0 1 1 0 -1 0 1 0 0 0 0 0 0 0 20 0 2 0 1 1 1");
         assert_eq!(facts(&machine).service.value().map(String::as_str), Some("systemd-timesyncd"));
     }

@@ -206,6 +206,7 @@ mod tests {
     fn running(machine: &Machine, name: &str, line: &str) {
         machine.write("/proc/uptime", "1000.0 1.0");
         machine.write("/proc/1/stat", "1 (systemd) S 0 1 1 0 -1 0 1 0 0 0 0 0 0 0 20 0 2 0 0 1 1");
+        machine.write("/proc/9/comm", &format!("{name}\n"));
         machine.write("/proc/9/stat", &format!("9 ({name}) S 1 9 9 0 -1 0 1 0 0 0 0 0 0 0 20 0 2 0 100 1 1"));
         machine.write("/proc/9/cmdline", &line.replace(' ', "\0"));
     }

@@ -19,6 +19,9 @@ pub(crate) const SMALL: u64 = 64 * 1024;
 /// Limit of documents and tables.
 pub(crate) const LARGE: u64 = 4 * 1024 * 1024;
 
+/// Room for what most files hold.
+const ROOM: usize = 4096;
+
 /// Opens a regular file read-only; anything else is `InvalidInput`.
 pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
@@ -43,8 +46,11 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
 
 /// The bytes of an open file, at most `limit` of them; more is `InvalidInput`.
 pub(crate) fn read_bounded(file: File, limit: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
+    // Room from the start: files of /proc tell no size, and asking for a few bytes more each time has the kernel make the
+    // text again each time.
+    let mut bytes = Vec::with_capacity(ROOM.min(usize::try_from(limit).unwrap_or(ROOM)) + 1);
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    bytes.shrink_to_fit();
     if bytes.len() as u64 > limit {
         return Err(invalid(format!("larger than {limit} bytes")));
     }

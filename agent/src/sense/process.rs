@@ -1,10 +1,39 @@
 //! Processes by command name, from `/proc`.
 
+use std::fs::OpenOptions;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use nix::fcntl::OFlag;
 use outrider_protocol::{Fact, ProcessFacts, UnknownCause};
 
 use super::{SenseContext, file};
+
+/// Bytes of a command name that the kernel keeps.
+const NAME: usize = 15;
+
+/// Calls `seen` with the number, the command name and the folder of every process of the folder `proc`. A machine has
+/// hundreds, and several checks look at all of them: a process costs three system calls, and `stat`, which takes the kernel
+/// several times as long, is for those whose name is right.
+pub(crate) fn each(proc: &Path, mut seen: impl FnMut(i32, &[u8], &Path)) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(proc)?.flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<i32>().ok()) else { continue };
+        let folder = entry.path();
+        let mut name = [0; 64];
+        // One that has ended meanwhile has no name.
+        if let Some(length) = comm(&folder, &mut name) {
+            seen(pid, name[..length].trim_ascii_end(), &folder);
+        }
+    }
+    Ok(())
+}
+
+fn comm(folder: &Path, name: &mut [u8]) -> Option<usize> {
+    let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(folder.join("comm"));
+    file.ok()?.read(name).ok()
+}
 
 /// The oldest living process whose command name is one of `names`.
 ///
@@ -13,10 +42,9 @@ use super::{SenseContext, file};
 pub(crate) fn find(cx: &SenseContext, names: &[&str]) -> Fact<ProcessFacts> {
     let source = "/proc/*/stat";
     let proc = cx.path("/proc");
-    let entries = match std::fs::read_dir(&proc) {
-        Ok(entries) => entries,
-        Err(e) => return Fact::from_io(&e, source, cx.now()),
-    };
+    if let Err(e) = std::fs::metadata(&proc) {
+        return Fact::from_io(&e, source, cx.now());
+    }
     let uptime = match file::read_text(&proc.join("uptime"), file::SMALL).ok().and_then(|t| uptime(&t).ok()) {
         Some(uptime) => uptime,
         None => {
@@ -29,13 +57,17 @@ pub(crate) fn find(cx: &SenseContext, names: &[&str]) -> Fact<ProcessFacts> {
         }
     };
     let mut found: Option<ProcessFacts> = None;
-    for entry in entries.flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<i32>().ok()) else { continue };
-        let Some(process) = read(&entry.path(), pid, uptime) else { continue };
-        let wanted = names.iter().any(|n| process.name.as_bytes() == &n.as_bytes()[..n.len().min(15)]);
-        if wanted && found.as_ref().is_none_or(|f| process.seconds > f.seconds) {
+    let looked = each(&proc, |pid, name, folder| {
+        if !names.iter().any(|n| name == &n.as_bytes()[..n.len().min(NAME)]) {
+            return;
+        }
+        let process = read(folder, pid, uptime);
+        if let Some(process) = process.filter(|p| found.as_ref().is_none_or(|f| p.seconds > f.seconds)) {
             found = Some(process);
         }
+    });
+    if let Err(e) = looked {
+        return Fact::from_io(&e, source, cx.now());
     }
     match found {
         Some(process) => Fact::known(process, source, cx.now()),
@@ -80,6 +112,12 @@ mod tests {
     use super::super::prepared::Machine;
     use super::*;
 
+    /// Puts a process there.
+    fn process(machine: &Machine, pid: u32, name: &str, state: char, start_ticks: u64) {
+        machine.write(&format!("/proc/{pid}/comm"), &format!("{name}\n"));
+        machine.write(&format!("/proc/{pid}/stat"), &stat(name, state, start_ticks));
+    }
+
     fn stat(name: &str, state: char, start_ticks: u64) -> String {
         format!("7 ({name}) {state} 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 2 0 {start_ticks} 81281024 1431")
     }
@@ -88,11 +126,11 @@ mod tests {
     fn finds_the_oldest_and_skips_zombies() {
         let machine = Machine::new();
         machine.write("/proc/uptime", "1000.50 900.0\n");
-        machine.write("/proc/1/stat", &stat("systemd", 'S', 0));
-        machine.write("/proc/40/stat", &stat("qemu-ga", 'Z', 100));
+        process(&machine, 1, "systemd", 'S', 0);
+        process(&machine, 40, "qemu-ga", 'Z', 100);
         assert!(matches!(find(&machine.cx(), &["qemu-ga"]), Fact::Absent { .. }));
-        machine.write("/proc/41/stat", &stat("qemu-ga", 'S', 50_000));
-        machine.write("/proc/42/stat", &stat("qemu-ga", 'S', 90_000));
+        process(&machine, 41, "qemu-ga", 'S', 50_000);
+        process(&machine, 42, "qemu-ga", 'S', 90_000);
         let found = find(&machine.cx(), &["qemu-ga"]);
         assert_eq!(found.value(), Some(&ProcessFacts { pid: 41, name: "qemu-ga".into(), seconds: 500 }));
     }
@@ -101,8 +139,8 @@ mod tests {
     fn a_name_may_hold_parentheses_and_long_names_are_cut() {
         let machine = Machine::new();
         machine.write("/proc/uptime", "10.0 1.0");
-        machine.write("/proc/1/stat", &stat("a) S (b", 'S', 0));
-        machine.write("/proc/9/stat", &stat("systemd-timesyn", 'S', 0));
+        process(&machine, 1, "a) S (b", 'S', 0);
+        process(&machine, 9, "systemd-timesyn", 'S', 0);
         assert_eq!(find(&machine.cx(), &["a) S (b"]).value().map(|p| p.pid), Some(1));
         assert_eq!(find(&machine.cx(), &["systemd-timesyncd"]).value().map(|p| p.pid), Some(9));
     }
@@ -111,7 +149,7 @@ mod tests {
     fn hidden_processes_are_unknown_not_absent() {
         let machine = Machine::new();
         machine.write("/proc/uptime", "10.0 1.0");
-        machine.write("/proc/77/stat", &stat("outrider-agent", 'S', 0));
+        process(&machine, 77, "outrider-agent", 'S', 0);
         let Fact::Unknown { cause, .. } = find(&machine.cx(), &["qemu-ga"]) else {
             panic!("hidden is unknown")
         };
@@ -123,9 +161,12 @@ mod tests {
         let machine = Machine::new();
         machine.write("/proc/uptime", "10.0 1.0");
         for (pid, text) in [(1, "1 (init"), (2, "2 (qemu-ga) S 1"), (3, ""), (4, ") (qemu-ga S")] {
+            machine.write(&format!("/proc/{pid}/comm"), "qemu-ga\n");
             machine.write(&format!("/proc/{pid}/stat"), text);
         }
+        machine.write("/proc/5/comm", "qemu-ga\n");
         machine.write_bytes("/proc/5/stat", &[0xff, 0xfe, 0]);
+        machine.write("/proc/6/comm", "qemu-ga\n");
         assert!(matches!(find(&machine.cx(), &["qemu-ga"]), Fact::Absent { .. }));
     }
 }

@@ -1,14 +1,13 @@
 //! The etcd process of this node, where nothing else tells who its member means to be: RKE1, and endpoints that
 //! somebody configured. Only command lines are read, which every user may read, never the environment.
 
-use std::fs;
 use std::path::Path;
 
 use outrider_protocol::UnknownCause;
 
 use super::expected::MemberConfig;
 use crate::net::{Failure, Url};
-use crate::sense::{SenseContext, file};
+use crate::sense::{SenseContext, file, process};
 
 /// A process of etcd with its command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,12 +24,13 @@ pub(super) fn find(cx: &SenseContext, local: &Url, last: Option<&Process>) -> Re
     {
         return Ok(last.clone());
     }
-    let entries = fs::read_dir(&proc).map_err(|e| Failure::from(&e).during("/proc"))?;
-    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let mut found: Vec<Process> = pids
-        .filter_map(|pid| read(&proc, pid))
-        .filter(|process| listens_at(&process.config, local))
-        .collect();
+    let mut found: Vec<Process> = Vec::new();
+    let seen = |pid: i32, name: &[u8], _: &Path| {
+        let process =
+            if name == b"etcd" { u32::try_from(pid).ok().and_then(|pid| read(&proc, pid)) } else { None };
+        found.extend(process.filter(|process| listens_at(&process.config, local)));
+    };
+    process::each(&proc, seen).map_err(|e| Failure::from(&e).during("/proc"))?;
     match (found.pop(), found.len()) {
         (Some(process), 0) => Ok(process),
         (Some(process), more) => {

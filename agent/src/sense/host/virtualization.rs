@@ -3,6 +3,8 @@
 //! Words as systemd-detect-virt(1) uses them. The sources are files: the container's own markers first, since a
 //! container shows its host's hardware; then SMBIOS; then what the kernel knows of its hypervisor.
 
+use std::io::{BufRead, BufReader, Read};
+
 use outrider_protocol::Fact;
 
 use super::super::{SenseContext, file};
@@ -36,7 +38,6 @@ pub(crate) fn virtualization(cx: &SenseContext) -> Fact<String> {
     if let Some((word, source)) = container(cx) {
         return Fact::known(word, source, cx.now());
     }
-    let under_hypervisor = hypervisor_flag(cx);
     if let Some((word, source)) = vendor(cx) {
         // QEMU with KVM offers its clock; without, the processor is emulated.
         let word = if word == "qemu" && has_kvm_clock(cx) { "kvm" } else { word };
@@ -50,7 +51,7 @@ pub(crate) fn virtualization(cx: &SenseContext) -> Fact<String> {
     if has_kvm_clock(cx) {
         return Fact::known("kvm".to_owned(), CLOCK_SOURCES, cx.now());
     }
-    match under_hypervisor {
+    match hypervisor_flag(cx) {
         Ok(true) => Fact::known("vm-other".to_owned(), "/proc/cpuinfo", cx.now()),
         Ok(false) => Fact::known("none".to_owned(), format!("{DMI}, /proc/cpuinfo"), cx.now()),
         Err(e) => Fact::from_io(&e, "/proc/cpuinfo", cx.now()),
@@ -106,9 +107,15 @@ fn has_kvm_clock(cx: &SenseContext) -> bool {
 
 /// The processor's flag that a hypervisor sets (x86 only).
 fn hypervisor_flag(cx: &SenseContext) -> std::io::Result<bool> {
-    let text = file::read_text(&cx.path("/proc/cpuinfo"), file::LARGE)?;
-    let flags = text.lines().find(|l| l.starts_with("flags"));
-    Ok(flags.is_some_and(|l| l.split_ascii_whitespace().any(|f| f == "hypervisor")))
+    // The first processor's are enough: a machine may have hundreds, and the kernel asks each how fast it runs.
+    let file = BufReader::new(file::open_regular(&cx.path("/proc/cpuinfo"))?).take(file::SMALL);
+    for line in file.lines() {
+        let line = line?;
+        if line.starts_with("flags") {
+            return Ok(line.split_ascii_whitespace().any(|flag| flag == "hypervisor"));
+        }
+    }
+    Ok(false)
 }
 
 #[cfg(test)]

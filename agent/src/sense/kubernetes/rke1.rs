@@ -4,7 +4,7 @@
 use outrider_protocol::Rke1Facts;
 
 use super::identify::list;
-use crate::sense::{SenseContext, file};
+use crate::sense::{SenseContext, file, process};
 
 /// Where RKE1 keeps the certificates of every component.
 const CERTIFICATES: &str = "/etc/kubernetes/ssl";
@@ -55,23 +55,18 @@ pub(crate) fn is_left_over(cx: &SenseContext) -> bool {
 
 /// Processes whose command line names RKE1's certificates. A command line may hold secrets: only the path is repeated.
 fn processes(cx: &SenseContext) -> Vec<String> {
-    let Ok(entries) = std::fs::read_dir(cx.path("/proc")) else { return Vec::new() };
     let mut found = Vec::new();
-    for entry in entries.flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<u32>().ok()) else { continue };
-        let Ok(name) = file::read_text(&entry.path().join("comm"), file::SMALL) else { continue };
-        let name = name.trim();
-        if !COMPONENTS.contains(&name) {
-            continue;
-        }
+    // A folder that cannot be read shows nobody.
+    let _ = process::each(&cx.path("/proc"), |pid, name, folder| {
+        let Some(name) = COMPONENTS.iter().find(|component| component.as_bytes() == name) else { return };
         // Arguments are set apart by zero bytes; a very long command line is cut, not refused.
-        let Ok(line) = file::open_regular(&entry.path().join("cmdline")) else { continue };
+        let Ok(line) = file::open_regular(&folder.join("cmdline")) else { return };
         let mut bytes = Vec::new();
         if std::io::Read::read_to_end(&mut std::io::Read::take(line, file::SMALL), &mut bytes).is_err() {
-            continue;
+            return;
         }
         let line = String::from_utf8_lossy(&bytes);
-        let is_rke1 = line.contains("/etc/kubernetes/ssl/") || name == "hyperkube" || name == "nginx-proxy";
+        let is_rke1 = line.contains("/etc/kubernetes/ssl/") || *name == "hyperkube" || *name == "nginx-proxy";
         if is_rke1 {
             let path =
                 line.split(['\0', '=', ',', ' ']).find(|word| word.starts_with("/etc/kubernetes/ssl/"));
@@ -79,7 +74,7 @@ fn processes(cx: &SenseContext) -> Vec<String> {
                 path.map(|p| format!(" with {}", p.chars().filter(|c| !c.is_control()).collect::<String>()));
             found.push((pid, format!("process {name} (pid {pid}){}", with.unwrap_or_default())));
         }
-    }
+    });
     found.sort();
     found.into_iter().map(|(_, sign)| sign).collect()
 }
