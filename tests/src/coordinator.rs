@@ -20,12 +20,14 @@ pub struct Usage {
     pub anonymous_kib: u64,
     /// Processor time, user and system.
     pub cpu: Duration,
+    /// How often its main thread has gone to sleep, and so was woken.
+    pub wakings: u64,
 }
 
 /// What the process `pid` has used so far. Programs that it has started are not counted.
 pub fn usage(pid: u32) -> anyhow::Result<Usage> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let kib = |name: &str| -> anyhow::Result<u64> {
+    let number = |name: &str| -> anyhow::Result<u64> {
         let line =
             status.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name}"))?;
         Ok(line.trim_start_matches(':').trim().trim_end_matches("kB").trim().parse()?)
@@ -33,7 +35,12 @@ pub fn usage(pid: u32) -> anyhow::Result<Usage> {
     // The clock of the whole process: to the nanosecond, and with the threads that have ended.
     let process = nix::unistd::Pid::from_raw(i32::try_from(pid)?);
     let cpu = nix::time::clock_gettime(nix::time::clock_getcpuclockid(process)?)?.into();
-    Ok(Usage { resident_kib: kib("VmRSS")?, anonymous_kib: kib("RssAnon")?, cpu })
+    Ok(Usage {
+        resident_kib: number("VmRSS")?,
+        anonymous_kib: number("RssAnon")?,
+        cpu,
+        wakings: number("voluntary_ctxt_switches")?,
+    })
 }
 
 /// How to start one.

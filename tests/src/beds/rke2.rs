@@ -1,15 +1,19 @@
-//! An RKE2 server without its programs: the files it leaves on disk below a folder that stands for `/`, and a real nginx
-//! that shows its certificates at its ports, in a network of this process's own.
+//! An RKE2 server without its programs: the files it leaves on disk below a folder that stands for `/`, those of
+//! rancher-system-agent, and a real nginx that shows its certificates at its ports; beside it a real dnsmasq. All in a network
+//! and with a `resolv.conf` of this process's own.
 //!
 //! For measurements: everything that an agent reads on such a node is there and well.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
 use super::pki::{Authority, DAY};
@@ -36,11 +40,36 @@ const LEAVES: [&str; 13] = [
     "agent/serving-kubelet",
 ];
 
-/// Moves this process into a network of its own, where the usual ports are free. Call it before any thread is started.
-pub fn own_network() -> Result<()> {
-    unshare(CloneFlags::CLONE_NEWNET).context("a network of its own needs root")?;
+/// Moves this process into a network of its own, where the usual ports are free, in which names are asked for at
+/// [`name_server`]. Call it before any thread is started. The folder that comes with it is to be kept.
+pub fn own_network() -> Result<tempfile::TempDir> {
+    unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS).context("a network of its own needs root")?;
+    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)?;
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("resolv.conf");
+    fs::write(&file, "nameserver 127.0.0.1\n")?;
+    mount(Some(&file), "/etc/resolv.conf", None::<&str>, MsFlags::MS_BIND, None::<&str>)
+        .context("resolv.conf")?;
     ip(&["link", "set", "lo", "up"])?;
-    ip(&["address", "add", &format!("{ADDRESS}/32"), "dev", "lo"])
+    ip(&["address", "add", &format!("{ADDRESS}/32"), "dev", "lo"])?;
+    Ok(folder)
+}
+
+/// A dnsmasq at 127.0.0.1 that knows one name.
+pub fn name_server(name: &str, address: std::net::IpAddr) -> Result<Process> {
+    let mut command = Command::new("dnsmasq");
+    command.args([
+        "--keep-in-foreground",
+        "--no-resolv",
+        "--no-hosts",
+        "--conf-file=/dev/null",
+        "--user=root",
+    ]);
+    command.args(["--bind-interfaces", "--no-daemon", "--local-ttl=60", "--pid-file=", "--local=/#/"]);
+    command.args(["--listen-address=127.0.0.1", &format!("--host-record={name},{address}")]);
+    let process = Process::spawn(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
+    until("dnsmasq", Duration::from_secs(20), || std::net::TcpStream::connect(("127.0.0.1", 53)).ok())?;
+    Ok(process)
 }
 
 fn ip(arguments: &[&str]) -> Result<()> {
@@ -70,16 +99,55 @@ impl Rke2 {
         Ok(Self { folder: folder.to_owned(), _ports: listen(folder, &data)? })
     }
 
-    /// The machine below `root`, as one more node with an identity of its own. What it has besides RKE2 is this machine's.
-    pub fn machine(&self, root: &Path) -> Result<()> {
-        fs::create_dir_all(root.join("etc/rancher/rke2"))?;
-        fs::create_dir_all(root.join("var/lib"))?;
-        for own in ["proc", "sys", "usr", "tmp", "etc/os-release", "etc/hostname"] {
+    /// The machine below `root`, as one more node with an identity of its own, whose rancher-system-agent finds Rancher at
+    /// `rancher`. What it has besides is this machine's.
+    pub fn machine(&self, root: &Path, rancher: &str) -> Result<()> {
+        for folder in ["etc/rancher/rke2", "etc/rancher/agent", "var/lib"] {
+            fs::create_dir_all(root.join(folder))?;
+        }
+        self.kubeconfig(&root.join("etc/rancher/rke2/rke2.yaml"), "https://127.0.0.1:6443", true)?;
+        let connection = root.join("etc/rancher/agent/connection");
+        self.kubeconfig(&connection, rancher, false)?;
+        let document = serde_json::json!({
+            "kubeConfig": fs::read_to_string(&connection)?, "namespace": "fleet-default", "secretName": "m-plan",
+        });
+        fs::write(&connection, document.to_string())?;
+        fs::write(
+            root.join("etc/rancher/agent/config.yaml"),
+            "remoteEnabled: true\nconnectionInfoFile: /etc/rancher/agent/connection\n",
+        )?;
+        for own in
+            ["proc", "sys", "usr", "tmp", "etc/os-release", "etc/hostname", "etc/resolv.conf", "etc/hosts"]
+        {
             symlink(Path::new("/").join(own), root.join(own))?;
         }
         symlink(self.folder.join("var/lib/rancher"), root.join("var/lib/rancher"))?;
         fs::write(root.join("etc/machine-id"), format!("{}\n", uuid::Uuid::new_v4().simple()))?;
         Ok(fs::write(root.join("etc/rancher/rke2/config.yaml"), format!("node-ip: {ADDRESS}\n"))?)
+    }
+
+    /// A kubeconfig for `server`, with the administrator's certificate where that is wanted.
+    fn kubeconfig(&self, path: &Path, server: &str, admin: bool) -> Result<()> {
+        let data = |file: &str| -> Result<String> {
+            Ok(BASE64.encode(fs::read(self.folder.join(DATA).join("server/tls").join(file))?))
+        };
+        let user = if admin {
+            serde_json::json!({
+                "client-certificate-data": data("client-admin.crt")?, "client-key-data": data("client-admin.key")?,
+            })
+        } else {
+            serde_json::json!({ "token": "not-a-token" })
+        };
+        let document = serde_json::json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "default",
+            "clusters": [{ "name": "default", "cluster": {
+                "server": server, "certificate-authority-data": data("server-ca.crt")?,
+            } }],
+            "contexts": [{ "name": "default", "context": { "cluster": "default", "user": "default" } }],
+            "users": [{ "name": "default", "user": user }],
+        });
+        fs::write(path, document.to_string())?;
+        Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o600))?)
     }
 }
 

@@ -29,7 +29,7 @@ const USAGE: &str =
 /// Turns of an hour are played in this fraction of it.
 const FASTER: u64 = 30;
 /// Cadences of the checks in seconds, as the agent has them.
-const CADENCES: [(&str, u64); 8] = [
+const CADENCES: [(&str, u64); 11] = [
     ("host", 60),
     ("clock", 60),
     ("cloud-init", 30),
@@ -38,6 +38,9 @@ const CADENCES: [(&str, u64); 8] = [
     ("load-balancer", 60),
     ("certificates", 600),
     ("kubernetes", 60),
+    ("dns", 60),
+    ("rancher-agent", 60),
+    ("credentials", 600),
 ];
 /// Checks whose share of the memory is measured: by an agent without them.
 const APART: [&[&str]; 3] = [&["etcd"], &["certificates"], &["etcd", "certificates"]];
@@ -80,6 +83,7 @@ struct Beds {
     rke2: Rke2,
     coordinator: Coordinator,
     launch: Launch,
+    _names: Process,
     folder: tempfile::TempDir,
 }
 
@@ -92,7 +96,8 @@ impl Beds {
         let etcd = EtcdCluster::start(3, etcd::Options::default())?;
         let balancer = Balancer::start(&balancer::Options::default())?;
         let rke2 = Rke2::start(&folder.path().join("rke2"))?;
-        Ok(Self { etcd, balancer, rke2, coordinator, launch, folder })
+        let names = rke2::name_server(balancer::HOST, balancer.l4().ip())?;
+        Ok(Self { etcd, balancer, rke2, coordinator, launch, _names: names, folder })
     }
 
     /// A folder with a configuration in which every check has something to look at, and a token of its own: to the
@@ -100,7 +105,8 @@ impl Beds {
     async fn home(&self, folder: &str, node: &str, checks: &str) -> anyhow::Result<PathBuf> {
         let home = self.folder.path().join(folder);
         std::fs::create_dir_all(&home)?;
-        self.rke2.machine(&home.join("root"))?;
+        let rancher = format!("https://{}:{}", balancer::HOST, self.balancer.l4().port());
+        self.rke2.machine(&home.join("root"), &rancher)?;
         std::fs::write(home.join("token"), self.coordinator.operator.once_token().await?)?;
         let (etcd, balancer) = (&self.etcd, &self.balancer);
         let mut text = format!(
@@ -115,16 +121,12 @@ impl Beds {
         );
         write!(
             text,
-            "[[load_balancer]]\nname = \"rancher\"\nurl = \"https://{}:{}\"\nhttp_port = {}\nca = {:?}\n\
-             backends = [\"{}\", \"{}\"]\n[load_balancer.resolve]\n\"{}\" = [\"{}\"]\n",
-            balancer::HOST,
-            balancer.l4().port(),
+            "[[load_balancer]]\nname = \"rancher\"\nurl = {rancher:?}\nhttp_port = {}\nca = {:?}\n\
+             backends = [\"{}\", \"{}\"]\n",
             balancer.l4_http().port(),
             balancer.ca(),
             balancer.backend(0),
             balancer.backend(1),
-            balancer::HOST,
-            balancer.l4().ip(),
         )?;
         std::fs::write(home.join("agent.toml"), text)?;
         Ok(home)
@@ -201,10 +203,12 @@ async fn cadence(options: &Options, beds: &Beds, out: &mut impl std::io::Write) 
         let cpu = (after[i].cpu - before[i].cpu).as_secs_f64();
         writeln!(
             out,
-            "{name:<8} {:.4} % of a core over {:.0} s ({:.2} ms a minute); {} KiB resident, {} KiB anonymous",
+            "{name:<8} {:.4} % of a core over {:.0} s ({:.2} ms a minute, {:.0} wakings of the main thread); {} KiB \
+             resident, {} KiB anonymous",
             100.0 * cpu / seconds,
             seconds,
             60_000.0 * cpu / seconds,
+            60.0 * (after[i].wakings - before[i].wakings) as f64 / seconds,
             after[i].resident_kib,
             after[i].anonymous_kib,
         )?;
@@ -257,7 +261,7 @@ async fn hour(options: &Options, beds: &Beds, out: &mut impl std::io::Write) -> 
 
 fn main() -> anyhow::Result<()> {
     // Before any thread: a network belongs to a thread.
-    rke2::own_network()?;
+    let _resolv_conf = rke2::own_network()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(measure(&options()?))
 }
