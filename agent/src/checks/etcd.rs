@@ -1,10 +1,15 @@
 //! Between two full passes over the cluster, one cheap question to the local member: is quorum there? And does anything
 //! else look different from the last pass?
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use outrider_protocol::{EtcdFacts, Fact, Timestamp};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -17,6 +22,9 @@ const APART: Duration = Duration::from_secs(5);
 
 /// While everything stays as it was, this is how old what is known may get before it is told anew.
 const TELL: Duration = Duration::from_secs(5);
+/// For so long one look goes on asking the local member while nothing is new: a poll a second is to cost a poll, and not a
+/// pass of its own each time, with its tasks, limits and turns of the loop.
+pub(super) const WATCHES: Duration = Duration::from_secs(6);
 
 /// While quorum is lost every look reads the whole cluster; after so long
 const LONG: Duration = Duration::from_secs(60);
@@ -89,26 +97,33 @@ impl Early {
 
 impl EtcdWatch {
     /// Reads the cluster. While the last full pass is younger than `full_every` and quorum held in it, only cheap
-    /// questions are asked; as soon as the local member does not confirm quorum, or something else is not as it was,
-    /// the whole cluster is read. `None` when everything is as was told a moment ago.
+    /// questions are asked, one every `poll`; as soon as the local member does not confirm quorum, or something else is not
+    /// as it was, the whole cluster is read. `None` when everything stayed as was told a moment ago.
     pub(super) async fn look(
         &self,
         cx: &SenseContext,
         settings: &EtcdSettings,
         full_every: Duration,
+        poll: Duration,
     ) -> Option<Fact<EtcdFacts>> {
         let remembered = &mut *self.0.lock().await;
-        let told = remembered.told.take();
-        let due = match cheap(cx, settings, full_every, remembered).await {
-            Due::Not { news: false, .. } if told.is_some_and(|told| told.elapsed() < TELL) => {
-                remembered.told = told;
-                return None;
+        let (told, began) = (remembered.told.take(), Instant::now());
+        let mut ticks = None;
+        let due = loop {
+            match cheap(cx, settings, full_every, remembered).await {
+                Due::Not { news: false, .. } if told.is_some_and(|told| told.elapsed() < TELL) => {
+                    if began.elapsed() + poll > WATCHES {
+                        remembered.told = told;
+                        return None;
+                    }
+                    Ticks::next(&mut ticks, poll).await;
+                }
+                Due::Not { at, .. } => {
+                    remembered.told = Some(Instant::now());
+                    return remembered.last.as_ref().map(|last| last.fact(at));
+                }
+                due => break due,
             }
-            Due::Not { at, .. } => {
-                remembered.told = Some(Instant::now());
-                return remembered.last.as_ref().map(|last| last.fact(at));
-            }
-            due => due,
         };
         // Should this look be cut short, the next one is a full one.
         let before = remembered.last.take();
@@ -133,6 +148,40 @@ impl EtcdWatch {
         }
         remembered.told = Some(Instant::now());
         Some(fact)
+    }
+}
+
+/// A timer of the kernel's, which goes on by itself. One of the runtime's, set anew for every second, costs a system call
+/// each time and wakes the process twice.
+struct Ticks(AsyncFd<OwnedFd>);
+
+impl Ticks {
+    #[allow(unsafe_code)] // Waiting for a descriptor is unsafe in tokio because it could be one that somebody closes.
+    fn new(every: Duration) -> std::io::Result<Self> {
+        let timer =
+            TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC)?;
+        timer.set(Expiration::Interval(TimeSpec::from(every)), TimerSetTimeFlags::empty())?;
+        // SAFETY: the descriptor is owned by what waits for it, which nobody takes out of there.
+        Ok(Self(unsafe { AsyncFd::register_with_interest(timer.into(), Interest::READABLE)? }))
+    }
+
+    /// The next tick of `ticks`, which are made when there are none.
+    async fn next(ticks: &mut Option<Self>, every: Duration) {
+        if ticks.is_none() {
+            *ticks = Self::new(every).ok();
+        }
+        let ticked = match ticks {
+            Some(ticks) => ticks.tick().await,
+            None => Err(std::io::ErrorKind::Unsupported.into()),
+        };
+        if ticked.is_err() {
+            tokio::time::sleep(every).await;
+        }
+    }
+
+    async fn tick(&self) -> std::io::Result<()> {
+        let mut ticked = [0; 8];
+        self.0.async_io(Interest::READABLE, |timer| Ok(rustix::io::read(timer, &mut ticked)?)).await.map(drop)
     }
 }
 
@@ -227,6 +276,16 @@ mod tests {
         });
         let facts = serde_json::from_value(facts).unwrap();
         Full { at: Instant::now(), read: at, settings: EtcdSettings::default(), facts, source: String::new() }
+    }
+
+    #[tokio::test]
+    async fn ticks_come_one_after_another() {
+        let every = Duration::from_millis(5);
+        let (mut ticks, began) = (None, std::time::Instant::now());
+        for _ in 0..4 {
+            Ticks::next(&mut ticks, every).await;
+        }
+        assert!(ticks.is_some() && began.elapsed() >= every, "{:?}", began.elapsed());
     }
 
     #[tokio::test]

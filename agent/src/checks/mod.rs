@@ -13,6 +13,8 @@ mod mailbox;
 mod pass;
 mod sensors;
 
+use std::time::Duration;
+
 use outrider_protocol::{
     CertificatesFacts, Check, CheckFacts, ClockFacts, CloudInitFacts, CredentialsFacts, DnsFacts, EtcdFacts,
     Fact, GuestAgentFacts, HostFacts, KubernetesFacts, LoadBalancerFacts, RancherAgentFacts, Timestamp,
@@ -77,6 +79,11 @@ macro_rules! reading_of {
             Check::Agent | Check::Other(_) => None,
         }
     };
+}
+
+/// How long a pass of `check` may go on beyond its limit while it merely waits for news.
+pub fn waits_for_news(check: &Check) -> Duration {
+    if *check == Check::Etcd { etcd::WATCHES } else { Duration::ZERO }
 }
 
 impl Reading {

@@ -95,7 +95,8 @@ impl Sensors for Machine {
                     let _guard = guard;
                     let settings = &context.settings;
                     let interval = settings.checks.get(&Check::Etcd).map_or(Duration::ZERO, |c| c.interval);
-                    etcd.look(&cx, &settings.etcd, interval).await.map(Reading::Etcd)
+                    let poll = settings.etcd_poll;
+                    etcd.look(&cx, &settings.etcd, interval, poll).await.map(Reading::Etcd)
                 })
             }
             Check::LoadBalancer => {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use outrider_protocol::{Check, CloudInitFacts, CloudInitStatus, Fact, KubernetesFacts};
 use tokio::time::Instant;
 
-use crate::checks::{Ended, Reading, Slot};
+use crate::checks::{Ended, Reading, Slot, waits_for_news};
 use crate::config::Settings;
 use crate::sense::certificates;
 
@@ -85,6 +85,7 @@ impl Schedule {
         due.map(|(check, entry)| {
             entry.running = true;
             let limit = settings.checks.get(check).map_or(Duration::from_secs(10), |values| values.timeout);
+            let limit = limit + waits_for_news(check);
             Due { check: check.clone(), slot: entry.slot.clone(), limit }
         })
         .collect()
