@@ -194,19 +194,28 @@ pub(crate) fn within_range(reason: &ReasonCode, wanted: Severity) -> Severity {
 pub(crate) fn advice_for_cause(cause: &UnknownCause) -> &'static str {
     use UnknownCause as C;
     match cause {
-        C::TimedOut => "See whether the thing that is read hangs; the check goes on trying.",
+        C::TimedOut => {
+            "See whether what is named above hangs (its log, its disk) or the way to it drops packets; the check goes on trying."
+        }
         C::PermissionDenied => {
             "Give Outrider's user or its root helper access to what is named above; nothing else is wrong with the check."
         }
-        C::ConnectionRefused => "See whether the service listens at that address.",
+        C::ConnectionRefused => {
+            "Nothing listens at the address above: see whether its service runs, and what its log ends with."
+        }
         C::Unreachable => "Check the way there: route, firewall, and whether the peer closed the connection.",
-        C::NameNotResolved => "Check the name and this machine's resolver.",
-        C::TlsFailed => "Check the certificate, its name and its CA on both sides.",
+        C::NameNotResolved => {
+            "See what this machine's resolver says of the name above (getent ahosts NAME), and whether it is spelt right."
+        }
+        C::TlsFailed => {
+            "See which certificate is shown at the address above (openssl s_client -connect ADDRESS -showcerts), and which CA is \
+             trusted here."
+        }
         C::Unauthenticated => {
             "The credential is not accepted: check which one is used and whether it was replaced."
         }
         C::Forbidden => "The credential is known and lacks the right: check the role behind it.",
-        C::InvalidAnswer => "See what answers there; it is not what the check expects.",
+        C::InvalidAnswer => "See what answers at the address above: it is not what the check expects there.",
         C::Unavailable => "The peer answers and cannot serve now; its own state says why.",
         C::Unsupported => "The peer's version does not know this call; nothing is broken by that.",
         C::InvalidInput => "Correct the file or setting named above.",

@@ -22,6 +22,7 @@ use outrider_protocol::{
     Check, Condition, ConditionType, Latch, Pending, ReasonCode, Severity, Status, Timestamp, Transition,
 };
 
+use crate::candidate;
 use crate::finding::{Blind, Finding, Judgement, within_range};
 
 /// How long a check must be blind, over two reads at least, before its conditions become unknown.
@@ -90,11 +91,13 @@ pub fn latch(previous: &[Latch], judgement: &Judgement, now: Timestamp) -> Latch
     Latched { latches: turn.latches, conditions, transitions: turn.transitions, due: turn.due }
 }
 
-/// One finding a key, the worst: a mount or a balancer named twice must not flip from one to the other.
+/// One finding a key, the worst by the rules' own order (`candidate`): a mount or a balancer named twice must not flip from
+/// one to the other.
 fn worst_by_key(findings: &[Finding]) -> Vec<&Finding> {
     let mut sorted: Vec<&Finding> = findings.iter().collect();
     sorted.sort_by(|a, b| {
-        let worse_first = badness(b.status, b.severity).cmp(&badness(a.status, a.severity));
+        let worse = |f: &Finding| candidate::badness(f.status, f.severity);
+        let worse_first = worse(b).cmp(&worse(a));
         a.key().cmp(&b.key()).then(worse_first).then_with(|| a.reason.cmp(&b.reason))
     });
     sorted.dedup_by(|later, first| later.key() == first.key());

@@ -17,11 +17,16 @@ mod wording;
 pub use finding::{Blind, Finding, Judgement};
 pub use latch::{Latched, latch};
 
-use outrider_protocol::{NodeConditions, NodeFacts, TypeMeta};
+use outrider_protocol::{ClockOffset, NodeConditions, NodeFacts, TypeMeta};
 
 /// What the facts of one node say, before hysteresis. Depends on nothing but `facts`; `facts.now` is the time.
 pub fn judge(facts: &NodeFacts) -> Judgement {
     rules::judge(facts)
+}
+
+/// How far the clock that dated `facts` is off, where they tell that.
+pub fn clock_offset(facts: &NodeFacts) -> Option<ClockOffset> {
+    rules::clock_offset(facts)
 }
 
 /// The conditions of one node: [`judge`], then [`latch`] on the latches that the facts carry.

@@ -73,6 +73,12 @@ pub(crate) fn lower(text: &str) -> String {
     chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
 }
 
+/// The inside of a sentence, as its beginning.
+pub(crate) fn upper(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}
+
 /// "1 voter", "3 voters".
 pub(crate) struct Count(pub(crate) usize, pub(crate) &'static str);
 

@@ -41,10 +41,13 @@ pub(crate) fn verdict(conditions: &[Condition]) -> Exit {
 
 /// The one of two that is told.
 pub(crate) fn worse(a: Exit, b: Exit) -> Exit {
-    let rank = |exit: Exit| {
-        [Exit::CheckWarning, Exit::CheckUnknown, Exit::CheckError].iter().position(|e| *e == exit)
-    };
     if rank(b) > rank(a) { b } else { a }
+}
+
+/// How bad a verdict is; worse is greater.
+pub(crate) fn rank(exit: Exit) -> usize {
+    let worse = [Exit::CheckWarning, Exit::CheckUnknown, Exit::CheckError];
+    worse.iter().position(|e| *e == exit).map_or(0, |place| place + 1)
 }
 
 /// What one condition makes of a check.

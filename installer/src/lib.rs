@@ -9,6 +9,7 @@
 
 pub mod cli;
 mod client;
+mod clocks;
 mod commands;
 mod contexts;
 mod exit;

@@ -1,6 +1,6 @@
 //! Facts of the check `certificates`: what lies on disk, and what the ports really show. Rules: `facts/etcd.md`, section 8.
 //!
-//! No key is ever read, and everything here is bounded: files, certificates a file, names a certificate.
+//! Of a key only its public half is looked at, and everything here is bounded: files, certificates a file, names a certificate.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -64,6 +64,10 @@ pub struct CertificateFile {
     pub certificates: Fact<Vec<CertificateFacts>>,
     /// The file of the authority on this node that signed the first one; absent when none did.
     pub issuer: Fact<String>,
+    /// Whether the private key beside it (the source) is that of the first one, by their public halves; absent where none
+    /// lies there, `None` where nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<Fact<bool>>,
 }
 
 /// What one port shows.

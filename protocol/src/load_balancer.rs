@@ -232,6 +232,9 @@ pub struct CertificateFacts {
     pub sha256: String,
     /// It may sign others.
     pub is_ca: bool,
+    /// By which algorithm its issuer signed it, such as `ecdsa-with-SHA256`; empty where that was not told.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub signature: String,
 }
 
 /// What an HTTP server answered; bodies are bounded and never kept whole.

@@ -266,6 +266,10 @@ reason_codes! {
         "The process serves another certificate than lies on disk.";
     CertificateWrong = "CertificateWrong", Warn..=Error, "c2706c8705524d249dbce81f5913a821",
         "A certificate is not good for this node or this cluster.";
+    CertificateKeyMismatch = "CertificateKeyMismatch", Error..=Error, "159d7fb1dfe74aee95007f87be44cd8e",
+        "A certificate and the private key beside it are of different pairs.";
+    CertificateSignatureWeak = "CertificateSignatureWeak", Warn..=Warn, "29ae986f376244cdb0756ac2f625ca81",
+        "A certificate hangs on a signature that etcd and Kubernetes refuse.";
     CertificateUnreadable = "CertificateUnreadable", Warn..=Error, "c45a7df3ec114f6f8e9c4d6bf347666d",
         "A certificate file holds no certificate that can be read.";
     CertificateLeftOver = "CertificateLeftOver", Info..=Info, "3664a94c0847414aae6b188ef96c130f",

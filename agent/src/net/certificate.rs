@@ -31,7 +31,53 @@ pub fn facts(der: &[u8]) -> Result<CertificateFacts, Failure> {
         not_after: Timestamp::from_seconds(certificate.validity().not_after.timestamp()),
         sha256: hex(&sha256(der)),
         is_ca: certificate.is_ca(),
+        signature: signature(&certificate),
     })
+}
+
+/// The algorithm of its signature, by the name that `openssl x509 -text` has for it, or by its numbers.
+fn signature(certificate: &X509Certificate<'_>) -> String {
+    let oid = &certificate.signature_algorithm.algorithm;
+    let name = match oid.as_bytes() {
+        // 1.2.840.113549.1.1 (RFC 8017) and 1.2.840.10045.4 (RFC 3279, RFC 5758)
+        [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, of_rsa] => match of_rsa {
+            2 => "md2WithRSAEncryption",
+            4 => "md5WithRSAEncryption",
+            5 => "sha1WithRSAEncryption",
+            10 => "rsassaPss",
+            11 => "sha256WithRSAEncryption",
+            12 => "sha384WithRSAEncryption",
+            13 => "sha512WithRSAEncryption",
+            _ => "",
+        },
+        [0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x01] => "ecdsa-with-SHA1",
+        [0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 2] => "ecdsa-with-SHA256",
+        [0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 3] => "ecdsa-with-SHA384",
+        [0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 4] => "ecdsa-with-SHA512",
+        // 1.3.101.112 (RFC 8410), 1.2.840.10040.4.3 and the older number of 1.3.14.3.2.29
+        [0x2b, 0x65, 0x70] => "ED25519",
+        [0x2a, 0x86, 0x48, 0xce, 0x38, 0x04, 0x03] => "dsaWithSHA1",
+        [0x2b, 0x0e, 0x03, 0x02, 0x1d] => "sha1WithRSA",
+        _ => "",
+    };
+    if name.is_empty() { oid.to_id_string() } else { name.to_owned() }
+}
+
+/// SHA-256, hex, of the public key (SubjectPublicKeyInfo) in a certificate; `None` when it is none.
+pub fn public_key(der: &[u8]) -> Option<String> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    Some(hex(&sha256(certificate.public_key().raw)))
+}
+
+/// SHA-256, hex, of the public half (SubjectPublicKeyInfo) of the first private key in a PEM text.
+pub fn public_half(pem: &[u8]) -> Result<String, Failure> {
+    let key = private_key(pem)?;
+    let unsupported = || {
+        Failure::new(UnknownCause::Unsupported, "a private key of a kind or size that cannot be judged here")
+    };
+    let key = rustls::crypto::ring::sign::any_supported_type(&key).map_err(|_| unsupported())?;
+    let half = key.public_key().ok_or_else(unsupported)?;
+    Ok(hex(&sha256(&half)))
 }
 
 /// Where a certificate says that its issuer's certificate can be had (authority information access); empty when it does
@@ -230,6 +276,7 @@ mod tests {
         assert_eq!(read.not_before.to_string(), "2026-01-01T00:00:00.000Z");
         assert_eq!(read.not_after.to_string(), "2027-01-01T00:00:00.000Z");
         assert_eq!(read.sha256, hex(&sha256(certificate.der())));
+        assert_eq!(read.signature, "ecdsa-with-SHA256");
         assert!(read.is_ca);
     }
 

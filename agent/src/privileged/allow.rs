@@ -74,6 +74,39 @@ const FILES: [(&str, &str); 20] = [
     ("/var/lib/kubelet/pki", "kubelet.crt"),
     ("/var/lib/kubelet", "kubeconfig"),
 ];
+/// Keys below the data folder of RKE2 and of K3s beside certificates that are looked at, of which no more than the
+/// fingerprint of the public half is told. None of an authority.
+const RANCHER_KEYS: [&str; 16] = [
+    "server/tls/etcd/server-client.key",
+    "server/tls/etcd/peer-server-client.key",
+    "server/tls/client-admin.key",
+    "server/tls/client-auth-proxy.key",
+    "server/tls/client-controller.key",
+    "server/tls/client-kube-apiserver.key",
+    "server/tls/client-kube-proxy.key",
+    "server/tls/client-scheduler.key",
+    "server/tls/client-supervisor.key",
+    "server/tls/client-*-controller.key",
+    "server/tls/serving-kube-apiserver.key",
+    "server/tls/kube-scheduler/kube-scheduler.key",
+    "server/tls/kube-controller-manager/kube-controller-manager.key",
+    "agent/serving-kubelet.key",
+    "agent/client-kube-proxy.key",
+    "agent/client-*-controller.key",
+];
+/// The same elsewhere: base, pattern.
+const KEYS: [(&str, &str); 10] = [
+    ("/etc/kubernetes/ssl", "kube-apiserver-key.pem"),
+    ("/etc/kubernetes/ssl", "kube-apiserver-proxy-client-key.pem"),
+    ("/etc/kubernetes/ssl", "kube-controller-manager-key.pem"),
+    ("/etc/kubernetes/ssl", "kube-proxy-key.pem"),
+    ("/etc/kubernetes/ssl", "kube-scheduler-key.pem"),
+    ("/etc/kubernetes/pki", "apiserver*.key"),
+    ("/etc/kubernetes/pki", "front-proxy-client.key"),
+    ("/etc/kubernetes/pki/etcd", "server.key"),
+    ("/etc/kubernetes/pki/etcd", "peer.key"),
+    ("/var/lib/kubelet/pki", "kubelet.key"),
+];
 /// Kubeconfigs elsewhere, of which an excerpt is passed: base, pattern.
 const KUBECONFIGS: [(&str, &str); 5] = [
     ("/etc/rancher/rke2", "rke2.yaml"),
@@ -160,6 +193,9 @@ impl AllowList {
         for (base, name) in KUBECONFIGS {
             list.add(Kind::Excerpt(Document::Kubeconfig), base, name);
         }
+        for (base, pattern) in KEYS {
+            list.add(Kind::Excerpt(Document::PublicKey), base, pattern);
+        }
         list.add(Kind::Excerpt(Document::EtcdPod), "/etc/kubernetes/manifests", "etcd.yaml");
         list.add(Kind::Excerpt(Document::Kubelet), "/var/lib/kubelet", "config.yaml");
         list.add(Kind::Excerpt(Document::SystemAgent), "/etc/rancher/agent", "config.yaml");
@@ -180,6 +216,7 @@ impl AllowList {
             }
             for base in std::iter::once(program.data_dir).chain(configured.data.as_deref()) {
                 RANCHER_FILES.iter().for_each(|p| list.add(Kind::File, base, p));
+                RANCHER_KEYS.iter().for_each(|p| list.add(Kind::Excerpt(Document::PublicKey), base, p));
                 RANCHER_FOLDERS.iter().for_each(|p| list.add(Kind::Folder, base, p));
                 list.add(Kind::Excerpt(Document::EtcdConfig), base, "server/db/etcd/config");
                 list.add(Kind::Excerpt(Document::Kubelet), base, "agent/etc/kubelet.conf.d/*.conf");

@@ -79,6 +79,30 @@ fn the_clients_keys_are_on_the_list_and_the_servers_are_not() {
     ] {
         assert!(!allowed(&list, path), "{path:?}");
     }
+    // Of servers' keys the fingerprint of the public half, of authorities' not even that.
+    let public = |path: &str| list.find(Kind::Excerpt(Document::PublicKey), path).is_some();
+    for path in [
+        "/var/lib/rancher/rke2/server/tls/etcd/peer-server-client.key",
+        "/var/lib/rancher/k3s/server/tls/client-k3s-cloud-controller.key",
+        "/var/lib/rancher/rke2/server/tls/kube-scheduler/kube-scheduler.key",
+        "/var/lib/rancher/rke2/agent/serving-kubelet.key",
+        "/etc/kubernetes/ssl/kube-apiserver-key.pem",
+        "/etc/kubernetes/pki/apiserver-kubelet-client.key",
+        "/etc/kubernetes/pki/etcd/peer.key",
+    ] {
+        assert!(public(path) && !allowed(&list, path), "{path}");
+    }
+    for path in [
+        "/var/lib/rancher/rke2/server/tls/etcd/server-ca.key",
+        "/var/lib/rancher/rke2/server/tls/client-ca.key",
+        "/var/lib/rancher/rke2/server/tls/service.key",
+        "/etc/kubernetes/ssl/kube-ca-key.pem",
+        "/etc/kubernetes/pki/ca.key",
+        "/etc/kubernetes/pki/etcd/ca.key",
+        "/etc/kubernetes/pki/sa.key",
+    ] {
+        assert!(!public(path), "{path}");
+    }
     assert!(list.find(Kind::Folder, "/var/lib/rancher/rke2/server/tls/etcd").is_some());
     assert!(list.find(Kind::Folder, "/etc/kubernetes/ssl").is_some());
     for folder in ["agent", "agent/pod-manifests", "data", "server/tls/kube-scheduler"] {

@@ -7,7 +7,8 @@
 //! the keys pass that say who the member means to be. rancher-system-agent's connection file holds a token: of its
 //! kubeconfig pass the server and its authorities. Of environment files, which may hold anything, pass the proxies, without
 //! their passwords. Of other kubeconfigs pass the names in them, their servers, their public certificates and what their
-//! tokens say of themselves: when each ends, which is all that a check needs.
+//! tokens say of themselves: when each ends, which is all that a check needs. Of private keys passes the fingerprint of the
+//! public half, which tells whether the certificate beside it is theirs.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,6 +18,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use serde_json::{Value, json};
 
+use crate::sense::certificates::key_excerpt;
 use crate::sense::credentials::kubeconfig_excerpt;
 use crate::sense::etcd::flags as etcd_flags;
 use crate::sense::rancher::{
@@ -60,6 +62,8 @@ pub enum Document {
     Environment,
     /// A kubeconfig: of its tokens what they say of themselves, of its keys that they are there.
     Kubeconfig,
+    /// A private key: the fingerprint of its public half.
+    PublicKey,
 }
 
 impl Document {
@@ -67,6 +71,7 @@ impl Document {
     /// text.
     pub fn excerpt(self, text: &str) -> Result<String, &'static str> {
         match self {
+            Document::PublicKey => return Ok(key_excerpt(text)),
             Document::Unit => return Ok(unit(text)),
             Document::Environment => return Ok(environment(text)),
             Document::Kubeconfig => {
@@ -89,8 +94,12 @@ impl Document {
             }
             Document::SystemAgent => rancher_agent::config_excerpt(all),
             Document::RancherConnection => rancher_agent::connection_excerpt(&all),
-            // The last three are no mappings: passed above, or told as the first.
-            Document::Rancher | Document::Unit | Document::Environment | Document::Kubeconfig => rancher(all),
+            // The others are no mappings: passed above, or told as the first.
+            Document::Rancher
+            | Document::Unit
+            | Document::Environment
+            | Document::Kubeconfig
+            | Document::PublicKey => rancher(all),
         };
         serde_json::to_string(&kept).map_err(|_| "what may be known of it cannot be written")
     }

@@ -185,7 +185,7 @@ enum Answer {
 }
 
 /// Kinds of entries that answer to "open".
-const OPENED: [Kind; 10] = [
+const OPENED: [Kind; 11] = [
     Kind::File,
     Kind::Excerpt(Document::Rancher),
     Kind::Excerpt(Document::EtcdConfig),
@@ -196,6 +196,7 @@ const OPENED: [Kind; 10] = [
     Kind::Excerpt(Document::Unit),
     Kind::Excerpt(Document::Environment),
     Kind::Excerpt(Document::Kubeconfig),
+    Kind::Excerpt(Document::PublicKey),
 ];
 
 impl Helper {

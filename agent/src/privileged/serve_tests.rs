@@ -115,6 +115,23 @@ fn a_key_comes_as_a_descriptor_and_names_as_a_list() {
 }
 
 #[test]
+fn of_a_servers_key_comes_the_fingerprint_of_its_public_half_alone() {
+    let bed = Bed::start(short(800));
+    let pair = "/var/lib/rancher/rke2/server/tls/etcd/server-client";
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate =
+        rcgen::CertificateParams::new(vec!["n1".to_owned()]).unwrap().self_signed(&key).unwrap();
+    std::fs::write(bed.on_machine(&format!("{pair}.key")), key.serialize_pem()).unwrap();
+    let told = bed.client().open(&format!("{pair}.key")).unwrap();
+    let half = crate::net::certificate::public_key(certificate.der()).unwrap();
+    assert_eq!(told, format!("public key sha256:{half}\n"));
+    std::fs::write(bed.on_machine(&format!("{pair}.key")), "s3cret").unwrap();
+    let told = bed.client().open(&format!("{pair}.key")).unwrap();
+    assert!(told.starts_with("invalid: ") && !told.contains("s3cret"), "{told}");
+    assert!(bed.end().iter().all(|line| !line.contains("s3cret")));
+}
+
+#[test]
 fn the_descriptor_cannot_be_written() {
     let bed = Bed::start(short(500));
     let mut file = bed.client().0.ask_open(Path::new(KEY)).unwrap();

@@ -37,6 +37,8 @@ pub(super) fn tally<'s>(joined: &'s Joined<'_>, list: &'s MemberList) -> Tally<'
     Tally {
         leader: leader(joined, list),
         voters,
+        cluster_id: &list.cluster_id,
+        elsewhere: Vec::new(),
         learners: list.members.iter().filter(|m| m.is_learner).count(),
         proof: proof(&joined.group, list),
         election_timeout: timeout.unwrap_or_default(),

@@ -259,6 +259,7 @@ impl<'a> Joined<'a> {
         let mut tally = join::tally(self, list);
         tally.seen_from = self.seen_from();
         tally.snapshot = snapshots::known_words(self);
+        tally.elsewhere = self.others.iter().map(|v| (v.cluster_id, v.node)).collect();
         tally
     }
 

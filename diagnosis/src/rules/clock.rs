@@ -145,6 +145,25 @@ pub(super) fn judge(clock: &ClockFacts, at: Timestamp, facts: &NodeFacts) -> Fin
     }
 }
 
+/// How far this machine's clock is off, and against whom, as far as its own facts tell: by the coordinator's clock, unless
+/// others agree that this one is wrong, else by those that agree with each other.
+pub(crate) fn offset(facts: &NodeFacts) -> Option<ClockOffset> {
+    let limit = facts.thresholds.clock_warn_ms;
+    let others = peers::of(facts);
+    let clock = facts.checks.clock.as_ref().and_then(Fact::value);
+    if let Some(offset) = clock.and_then(|clock| clock.coordinator.value()) {
+        let ours_is_right = matches!(peers::whose(offset, &others, limit), Whose::Coordinators(_))
+            && offset.offset_ms.saturating_abs() > limit;
+        return Some(if ours_is_right {
+            ClockOffset { offset_ms: 0, ..offset.clone() }
+        } else {
+            offset.clone()
+        });
+    }
+    let (offset_ms, peer) = peers::against_us(&others, limit)?;
+    Some(ClockOffset { offset_ms, uncertainty_ms: 1000, peer })
+}
+
 /// Another machine's clock is wrong, by all that is known here: this one holds.
 fn peer_wrong(at: Timestamp, message: String) -> Finding {
     Finding::new(TYPE, Status::True, Severity::Warn, ReasonCode::ClockOfPeerWrong, at, message)

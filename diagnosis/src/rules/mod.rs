@@ -64,6 +64,8 @@ pub(crate) fn judge(facts: &NodeFacts) -> Judgement {
     out.sorted()
 }
 
+pub(crate) use clock::offset as clock_offset;
+
 /// The value of a check's fact and when it was read; a failed read becomes a blind check, an absent thing a check that
 /// is not applicable.
 fn open<'a, T>(out: &mut Judgement, check: Check, fact: &'a Option<Fact<T>>) -> Option<(&'a T, Timestamp)> {

@@ -47,6 +47,7 @@ fn with_certificate(not_after: Timestamp) -> KubeconfigContent {
         not_after,
         sha256: String::new(),
         is_ca: false,
+        signature: String::new(),
     };
     let kinds = vec![CredentialKind::ClientCertificate];
     KubeconfigContent { kinds, token: None, certificate: Some(known(certificate)), ..service_account(None) }

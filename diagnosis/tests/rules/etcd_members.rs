@@ -275,7 +275,7 @@ fn advice_on_quorum_and_on_members_is_one() {
         Status::True,
         Severity::Error,
         ReasonCode::EtcdNoTolerance,
-        &["Of another cluster: n3; see EtcdMembership"],
+        &["c1 has n1, n2, other has n3; the minority is n3 (1 of 3)", "EtcdMembership says what follows"],
     );
     assert!(!f.advice.contains("bring") && !f.advice.contains("remove"), "{}", f.advice);
     // Four voters, a ghost and one more away: quorum is lost, and only the real one is to be brought back.

@@ -275,6 +275,45 @@ fn reads_that_fail_under_a_leader_are_suspicious() {
 }
 
 #[test]
+fn who_is_down_is_named_while_reads_fail() {
+    for (voters, down) in [(3usize, 1usize), (5, 1), (5, 2), (7, 3)] {
+        let e = etcd(voters).with(|e| {
+            (0..down).for_each(|i| kill(e, voters - i, 600));
+            e.endpoints[0].linearizable_read = unknown(UnknownCause::TimedOut);
+        });
+        let f = quorum(e);
+        assert_eq!(f.reason, ReasonCode::EtcdQuorumSuspected);
+        for i in 0..down {
+            let name = format!("n{}", voters - i);
+            assert!(
+                f.message.contains(&format!("{name} does not answer")) && f.advice.contains(&name),
+                "{f:?}"
+            );
+        }
+        let spare = voters - down - (voters / 2 + 1);
+        let slow = if spare == 0 {
+            "none may be slow".to_owned()
+        } else {
+            format!("no more than {spare} may be slow")
+        };
+        assert!(f.advice.contains(&slow), "{f:?}");
+    }
+    // Who could not be asked is named apart from who is down.
+    let e = etcd(5).with(|e| {
+        kill(e, 5, 600);
+        kill(e, 4, 600);
+        e.endpoints[2].status = unknown(UnknownCause::Forbidden);
+        e.endpoints[0].linearizable_read = unknown(UnknownCause::TimedOut);
+    });
+    let f = quorum(e);
+    assert_eq!(f.status, Status::Unknown);
+    assert!(
+        f.advice.contains("Let n3 be asked") && f.advice.contains("needed back in any case: n4, n5"),
+        "{f:?}"
+    );
+}
+
+#[test]
 fn a_read_that_ended_proves_quorum_though_others_do_not_answer_here() {
     let e =
         etcd(5).with(|e| (3..=5).for_each(|n| e.endpoints[n - 1].status = unknown(UnknownCause::TimedOut)));

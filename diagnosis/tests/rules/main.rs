@@ -22,6 +22,7 @@ mod etcd_peers;
 mod etcd_properties;
 mod etcd_quorum;
 mod etcd_space;
+mod etcd_split;
 mod etcd_urls;
 mod fleet;
 mod fleet_clock;

@@ -6,14 +6,16 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use outrider_diagnosis::fleet::{Member, judge_cluster};
 use outrider_protocol::{
-    BalancerPaths, ClusterView, ConditionType, Fact, NodeConditions, NodeFacts, Status, TypeMeta,
+    BalancerPaths, ClusterView, Condition, ConditionType, Fact, NodeConditions, NodeFacts, Status, Timestamp,
+    TypeMeta,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::cli::DiagnoseArgs;
-use crate::exit::Exit;
+use crate::clocks::Clocks;
+use crate::exit::{self, Exit};
 use crate::input::{self, Wanted};
-use crate::output::{Format, Screen, document};
+use crate::output::{Format, Screen, document, text};
 use crate::show::conditions::Owned;
 use crate::show::report::{self, Layout};
 use crate::show::worst_first;
@@ -31,6 +33,17 @@ struct Diagnosis {
     meta: TypeMeta,
     nodes: Vec<NodeConditions>,
     clusters: Vec<ClusterView>,
+    /// What a reader has to know of the files' clocks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<Note>,
+}
+
+/// What a reader has to know of the files of one cluster.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Note {
+    cluster: String,
+    text: String,
 }
 
 /// Runs the command. Every file is read before anything is printed: half an answer would look like a whole one.
@@ -46,8 +59,9 @@ pub(crate) async fn run(args: DiagnoseArgs, screen: &mut Screen) -> anyhow::Resu
         screen.write(&text)?;
         return Ok(Exit::Ok);
     }
-    let clusters = clusters(&nodes, &verdicts);
-    let diagnosis = Diagnosis { meta: TypeMeta::new("Diagnosis"), nodes: verdicts, clusters };
+    let mut notes = Vec::new();
+    let clusters = clusters(&nodes, &verdicts, &mut notes);
+    let diagnosis = Diagnosis { meta: TypeMeta::new("Diagnosis"), nodes: verdicts, clusters, notes };
     let text = match args.output {
         Format::Json => document::json(&diagnosis)?,
         Format::Yaml => document::yaml(&diagnosis)?,
@@ -69,17 +83,47 @@ fn names(diagnosis: &Diagnosis) -> String {
 
 fn table(diagnosis: &Diagnosis, layout: Layout) -> String {
     let clusters = diagnosis.clusters.iter().map(|cluster| {
-        let summary = report::summary(&cluster.conditions, layout.colour);
+        let members = diagnosis.nodes.iter().filter(|n| n.node.cluster == cluster.name);
+        let summary = headline(cluster, members, layout);
+        let notes = diagnosis.notes.iter().filter(|note| note.cluster == cluster.name);
+        let note = |note: &Note| {
+            text::wrap(&text::printable(&note.text), layout.width.unwrap_or(usize::MAX)).join("\n") + "\n"
+        };
+        let notes: String = notes.map(note).collect();
         let etcd = cluster.etcd.as_ref();
         // Ages are told as of the capture, for nothing is known of the time since.
         let etcd = etcd.map(|e| crate::show::etcd::tables(e, e.observed_at, layout)).unwrap_or_default();
         let tried = cluster.paths.iter().flat_map(|matrix| &matrix.rows).map(|row| row.at).max();
         let paths = crate::show::paths::tables(&cluster.paths, tried.unwrap_or_default(), layout);
         let rows = report::rows(&cluster.conditions, layout);
-        format!("cluster {}: {summary}\n\n{rows}{etcd}{paths}", cluster.name)
+        format!("cluster {}: {summary}\n{notes}\n{rows}{etcd}{paths}", cluster.name)
     });
-    let nodes = diagnosis.nodes.iter().map(|node| report::node(node, layout));
+    let mut nodes: Vec<&NodeConditions> = diagnosis.nodes.iter().collect();
+    nodes.sort_by_key(|node| std::cmp::Reverse(exit::rank(exit::verdict(&node.conditions))));
+    let nodes = nodes.into_iter().map(|node| report::node(node, layout));
     clusters.chain(nodes).collect::<Vec<_>>().join("\n")
+}
+
+/// What holds between the nodes, and which of them need a look: nobody reads on behind "all is well".
+fn headline<'a>(
+    cluster: &ClusterView,
+    nodes: impl Iterator<Item = &'a NodeConditions> + Clone,
+    layout: Layout,
+) -> String {
+    let summary = report::summary(&cluster.conditions, layout.colour);
+    let troubled = nodes.clone().filter(|node| exit::verdict(&node.conditions) != Exit::Ok);
+    let troubled: Vec<&str> = troubled.map(|node| node.node.name.as_str()).collect();
+    if troubled.is_empty() {
+        return summary;
+    }
+    let own = nodes.flat_map(|node| &node.conditions).filter(|c| exit::of_one(c) != Exit::Ok);
+    let own: Vec<Condition> = own.cloned().collect();
+    format!(
+        "{}; on the nodes: {} ({})",
+        summary.trim_end_matches("; all is well"),
+        report::summary(&own, layout.colour),
+        text::printable(&troubled.join(", "))
+    )
 }
 
 /// The facts in `file`, one document or several one after the other; `-` is standard input.
@@ -124,7 +168,7 @@ fn parse(bytes: &[u8]) -> anyhow::Result<Vec<NodeFacts>> {
 }
 
 /// The verdict over every cluster that two or more of the nodes name.
-fn clusters(nodes: &[NodeFacts], verdicts: &[NodeConditions]) -> Vec<ClusterView> {
+fn clusters(nodes: &[NodeFacts], verdicts: &[NodeConditions], notes: &mut Vec<Note>) -> Vec<ClusterView> {
     let mut by_cluster: BTreeMap<&str, Vec<(&NodeFacts, &NodeConditions)>> = BTreeMap::new();
     for (facts, verdict) in nodes.iter().zip(verdicts) {
         if !facts.node.cluster.is_empty() {
@@ -134,12 +178,18 @@ fn clusters(nodes: &[NodeFacts], verdicts: &[NodeConditions]) -> Vec<ClusterView
     let several = by_cluster.into_iter().filter(|(_, members)| members.len() > 1);
     several
         .map(|(name, members)| {
-            let told: Vec<(Vec<String>, Vec<BalancerPaths>)> =
-                members.iter().map(|(facts, _)| (addresses(facts), paths(facts))).collect();
+            let files: Vec<&NodeFacts> = members.iter().map(|(facts, _)| *facts).collect();
+            let clocks = Clocks::of(&files);
+            let told: Vec<(Vec<String>, Vec<BalancerPaths>)> = files
+                .iter()
+                .enumerate()
+                .map(|(i, facts)| (addresses(facts), paths(facts, |at| clocks.corrected(i, at))))
+                .collect();
             let judged: Vec<Member<'_>> = members
                 .iter()
                 .zip(&told)
-                .map(|((facts, verdict), (addresses, paths))| Member {
+                .zip(&clocks.captured)
+                .map(|(((facts, verdict), (addresses, paths)), captured)| Member {
                     name: &facts.node.name,
                     ready: ready(verdict),
                     zone: "",
@@ -151,12 +201,13 @@ fn clusters(nodes: &[NodeFacts], verdicts: &[NodeConditions]) -> Vec<ClusterView
                         .as_ref()
                         .and_then(Fact::value)
                         .and_then(|k| k.network.value()),
-                    received: None,
+                    received: Some(*captured),
                     addresses,
                     paths,
                 })
                 .collect();
-            let now = members.iter().map(|(facts, _)| facts.now).max().unwrap_or_default();
+            let now = clocks.now;
+            notes.extend(clocks.notes.into_iter().map(|text| Note { cluster: name.to_owned(), text }));
             let latched = outrider_diagnosis::latch(&[], &judge_cluster(name, &judged, now), now);
             ClusterView {
                 meta: TypeMeta::new("Cluster"),
@@ -177,10 +228,11 @@ fn addresses(facts: &NodeFacts) -> Vec<String> {
     interfaces.iter().filter(|i| !i.is_virtual).flat_map(|i| i.addresses.iter().cloned()).collect()
 }
 
-/// What its one pass of tries at balancers came to.
-fn paths(facts: &NodeFacts) -> Vec<BalancerPaths> {
+/// What its one pass of tries at balancers came to, `by_our_clock`.
+fn paths(facts: &NodeFacts, by_our_clock: impl Fn(Timestamp) -> Timestamp) -> Vec<BalancerPaths> {
     let balancers = facts.checks.load_balancer.as_ref().and_then(Fact::value);
-    balancers.into_iter().flatten().map(outrider_diagnosis::fleet::paths_of).collect()
+    let tried = balancers.into_iter().flatten().map(outrider_diagnosis::fleet::paths_of);
+    tried.map(|tried| BalancerPaths { at: by_our_clock(tried.at), ..tried }).collect()
 }
 
 /// A node whose facts are at hand was there to capture them, unless its own verdict says otherwise.

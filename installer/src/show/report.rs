@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use outrider_protocol::{Condition, NodeConditions, NotApplicable, Severity, Status};
 use unicode_width::UnicodeWidthStr;
 
-use super::worst_first;
+use super::{in_short, worst_first};
 use crate::exit::{Exit, verdict};
 use crate::output::{Screen, Tone, text};
 
@@ -89,9 +89,9 @@ pub(crate) fn rows(conditions: &[Condition], layout: Layout) -> String {
         lines.iter().map(|(cells, _)| cells[i].width()).chain([title.width()]).max().unwrap_or(0)
     };
     let widths: Vec<usize> = titles.iter().enumerate().map(width_of).collect();
-    // A narrow terminal gets the message below its row instead of a column of single words.
+    // A narrow terminal gets the message below its row: a column of a few words a line would take several screens.
     let beside: usize = widths.iter().map(|width| width + 2).sum();
-    let below = layout.width.is_some_and(|width| width < beside + 40);
+    let below = layout.width.is_some_and(|width| width < beside + 60);
     let indent = if below { 10 } else { beside };
     let room = layout.width.map_or(usize::MAX, |width| width.saturating_sub(indent));
 
@@ -101,6 +101,7 @@ pub(crate) fn rows(conditions: &[Condition], layout: Layout) -> String {
     }
     out.push_str(if below { "" } else { "MESSAGE" });
     out = out.trim_end().to_owned() + "\n";
+    let mut advised: Vec<&Condition> = Vec::new();
     for (cells, condition) in lines {
         let tone = Tone::from(condition.severity);
         let mut line = String::new();
@@ -125,7 +126,13 @@ pub(crate) fn rows(conditions: &[Condition], layout: Layout) -> String {
             out.push_str(&format!("{blank}{more}\n"));
         }
         if condition.severity > Severity::Ok && !condition.advice.is_empty() {
-            let advice = text::wrap(&text::printable(&condition.advice), room.saturating_sub(3));
+            // What was advised above is not read again.
+            let advice = match advised.iter().find(|above| above.advice == condition.advice) {
+                Some(above) => format!("as above, for {}", in_short(above)),
+                None => condition.advice.clone(),
+            };
+            advised.push(condition);
+            let advice = text::wrap(&text::printable(&advice), room.saturating_sub(3));
             for (i, line) in advice.iter().enumerate() {
                 let mark = if i == 0 { "-> " } else { "   " };
                 out.push_str(&format!("{blank}{mark}{line}\n"));

@@ -144,6 +144,100 @@ fn several_nodes_of_a_cluster_are_judged_together() {
     );
 }
 
+/// Every time in the document this many hours later.
+fn shift(value: &mut Value, hours: i64) {
+    match value {
+        Value::String(text) => {
+            if let Ok(at) = text.parse::<outrider_protocol::Timestamp>() {
+                let moved = at.as_millis() + hours * 3_600_000;
+                *text = outrider_protocol::Timestamp::from_millis(moved).to_string();
+            }
+        }
+        Value::Array(all) => all.iter_mut().for_each(|value| shift(value, hours)),
+        Value::Object(all) => all.values_mut().for_each(|value| shift(value, hours)),
+        _ => {}
+    }
+}
+
+/// Three servers, whose clocks are so many hours ahead; each says so itself, or tells nothing of it.
+fn servers(hours: [i64; 3], tells: bool) -> Vec<Value> {
+    let of = |i: usize, hours: i64| {
+        let mut facts: Value = serde_json::from_str(&recording("rancher-server")).unwrap();
+        facts["node"]["name"] = format!("server-{i}").into();
+        facts["node"]["cluster"] = "rancher".into();
+        let endpoints = facts["checks"]["etcd"]["value"]["endpoints"].as_array_mut().unwrap();
+        for (place, endpoint) in endpoints.iter_mut().enumerate() {
+            endpoint["local"] = (place + 1 == i).into();
+        }
+        let coordinator = &mut facts["checks"]["clock"]["value"]["coordinator"];
+        if tells {
+            coordinator["value"]["offsetMs"] = (hours * 3_600_000).into();
+        } else {
+            *coordinator =
+                serde_json::json!({"state": "notApplicable", "reason": "none", "at": "2026-11-02T09:30:00Z"});
+        }
+        facts["checks"].as_object_mut().unwrap().remove("loadBalancer");
+        shift(&mut facts, hours);
+        facts
+    };
+    hours.iter().enumerate().map(|(i, hours)| of(i + 1, *hours)).collect()
+}
+
+fn diagnosed(home: &Home, nodes: &[Value], format: &str) -> crate::support::Ended {
+    let input: String = nodes.iter().map(Value::to_string).collect();
+    home.run_with_input(["diagnose", "-", "-o", format], input.as_bytes()).with_code(0)
+}
+
+#[test]
+fn no_files_clock_makes_the_others_stale() {
+    let home = Home::new();
+    for hours in [[0, 0, 5], [0, -5, 0], [30_000, 0, 0], [0, 3, 6]] {
+        for tells in [true, false] {
+            let nodes = servers(hours, tells);
+            let json = diagnosed(&home, &nodes, "json").json();
+            let cluster = json["clusters"][0].to_string();
+            assert!(!cluster.contains("stale"), "{hours:?} {tells}: {cluster}");
+            let conditions = json["clusters"][0]["conditions"].as_array().unwrap();
+            let quorum = conditions.iter().find(|c| c["type"] == "EtcdQuorum").unwrap();
+            assert_eq!(
+                (&quorum["status"], &quorum["reason"]),
+                (&"True".into(), &"EtcdQuorumMet".into()),
+                "{quorum:#}"
+            );
+            let table = diagnosed(&home, &nodes, "table").out;
+            let told = if tells { "The clock of server-" } else { "Clocks differ by " };
+            assert!(table.lines().take(4).any(|line| line.starts_with(told)), "{table}");
+        }
+    }
+    let same = diagnosed(&home, &servers([0; 3], true), "table").out;
+    assert!(!same.contains("Clocks differ") && !same.contains("The clock of"), "{same}");
+    // What was captured hours before by a clock that is right is stale.
+    let mut nodes = servers([0; 3], true);
+    shift(&mut nodes[2], -5);
+    let old = diagnosed(&home, &nodes, "json").json();
+    assert!(old["clusters"][0].to_string().contains("server-3 (stale)"), "{old:#}");
+}
+
+#[test]
+fn a_headline_is_no_better_than_what_stands_below_it() {
+    let home = Home::new();
+    let well = diagnosed(&home, &servers([0; 3], true), "table").out;
+    let mut nodes = servers([0; 3], true);
+    nodes[1]["thresholds"] = serde_json::json!({"diskErrorPercent": 100.0});
+    let broken = diagnosed(&home, &nodes, "table").out;
+    let headline = |out: &str| out.lines().next().unwrap().to_owned();
+    let line = headline(&broken);
+    assert!(
+        line.contains("on the nodes: ") && line.contains("error") && line.contains("server-2"),
+        "{line}\n{broken}"
+    );
+    assert!(!line.contains("all is well"), "{line}");
+    // Who needs the look comes first.
+    let first = broken.lines().find(|line| line.contains(" (simulated): ")).unwrap();
+    assert!(first.starts_with("server-2"), "{broken}");
+    assert!(headline(&well).ends_with("all is well"), "{well}");
+}
+
 #[test]
 fn garbage_is_answered_with_what_where_and_what_instead() {
     let home = Home::new();

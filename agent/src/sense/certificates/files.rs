@@ -5,6 +5,7 @@ use std::io;
 use outrider_protocol::{CertificateFacts, CertificateFile, CertificateUse, Fact, Timestamp, UnknownCause};
 use rustls::pki_types::CertificateDer;
 
+use super::key;
 use super::node::Wanted;
 use crate::net::{Failure, certificate};
 use crate::sense::{SenseContext, file};
@@ -31,7 +32,8 @@ impl Read {
         now: Timestamp,
     ) -> Self {
         let issuer = Fact::not_applicable("no certificate was read", now);
-        let file = CertificateFile { path: path.to_owned(), usage, modified: None, certificates, issuer };
+        let file =
+            CertificateFile { path: path.to_owned(), usage, modified: None, certificates, issuer, key: None };
         Self { file, chain: Vec::new() }
     }
 }
@@ -56,6 +58,9 @@ pub(super) fn read(cx: &SenseContext, wanted: &Wanted, names: &[String]) -> Read
     };
     let mut read = Read::failed(&path, wanted.usage.clone(), certificates, cx.now());
     read.file.modified = modified;
+    read.file.key = key::beside(&wanted.path)
+        .filter(|_| !matches!(wanted.usage, CertificateUse::Authority | CertificateUse::Foreign))
+        .and_then(|key| Some(key::belongs(cx, &key, chain.first()?)));
     read.chain = chain;
     read
 }

@@ -109,6 +109,7 @@ mod tests {
             modified: None,
             certificates: Fact::absent("", at),
             issuer: Fact::absent("", at),
+            key: None,
         };
         Authority::of(&Read { file, chain }).unwrap()
     }

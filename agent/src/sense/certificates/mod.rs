@@ -1,16 +1,18 @@
 //! The check `certificates`: what lies on disk, and what the ports of this node really show (`facts/etcd.md`, section 8).
 //!
-//! No key is opened: files are certificates by name, and one that holds a key as well (the kubelet's own client file) is
-//! left out. A port is asked by one TLS handshake, by address and without a server name, because the listener of RKE2's
+//! Of a private key nothing is kept but whether it is that of the certificate beside it, by the fingerprints of their
+//! public halves; where only root may read it, that fingerprint is all that the root helper tells. Files are certificates
+//! by name, and one that holds a key as well (the kubelet's own client file) is left out. A port is asked by one TLS handshake, by address and without a server name, because the listener of RKE2's
 //! and K3s' supervisor takes every name it is asked for into its certificate (rancher/dynamiclistener, `listener.go`).
 //! etcd writes a line to its log for every handshake without a client certificate, so its ports are asked once an hour,
 //! and again when the file has changed.
 //!
 //! Tour: `node` (which files and ports this node has), `rancher` and `kubernetes` (where they lie), `files` (what is in
-//! a file), `issuer` (who signed it), `served` (what a port shows).
+//! a file), `key` (whether its key belongs to it), `issuer` (who signed it), `served` (what a port shows).
 
 mod files;
 mod issuer;
+mod key;
 mod kubernetes;
 mod node;
 #[cfg(test)]
@@ -29,6 +31,7 @@ use tokio::time::Instant;
 
 use self::files::Read;
 use self::issuer::{Authority, signer};
+pub(crate) use self::key::excerpt as key_excerpt;
 use self::node::{Disk, Node, Port, Search};
 use super::SenseContext;
 

@@ -132,6 +132,7 @@ mod tests {
                 not_after: Timestamp::default(),
                 sha256: sha256.into(),
                 is_ca: false,
+                signature: String::new(),
             }],
             trust: Fact::known(String::new(), "", Timestamp::default()),
             name_matches: true,

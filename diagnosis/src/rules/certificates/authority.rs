@@ -81,7 +81,10 @@ pub(super) fn judge(view: &View<'_>) -> Option<Finding> {
         }
         (_, Verdict::NotYet) => {
             Candidate::new(Status::False, Severity::Error, R::CertificateNotYetValid, message)
-                .advice("Compare the clocks first: a clock that is behind makes every authority look so.")
+                .advice(format!(
+                    "Compare the clocks first (date -u; here it is {}): a clock that is behind makes every authority look so.",
+                    Moment(view.now)
+                ))
         }
         (_, Verdict::Ended) => {
             Candidate::new(Status::False, Severity::Error, R::CertificateAuthorityEnding, message)
@@ -92,10 +95,11 @@ pub(super) fn judge(view: &View<'_>) -> Option<Finding> {
 }
 
 fn unsure(message: &str, why: &str) -> Candidate {
+    let advice = format!(
+        "Correct the clock first (ClockSynchronized says how), for {why}; then look again. Replace no authority by this clock."
+    );
     let message = format!("By this clock: {message} But {why}, so that cannot be told.");
-    Candidate::new(Status::Unknown, Severity::Error, R::CertificateClockUnsure, message).advice(
-        "Correct the clock first (ClockSynchronized says how), then look again. Replace no authority by this clock.",
-    )
+    Candidate::new(Status::Unknown, Severity::Error, R::CertificateClockUnsure, message).advice(advice)
 }
 
 /// Files whose certificate this authority signed and does not outlive.

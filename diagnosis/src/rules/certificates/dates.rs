@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use outrider_protocol::{
-    CertificateUse, CertificatesFacts, NodeFacts, ReasonCode as R, Severity, Status, Timestamp,
+    CertificateFacts, CertificateUse, CertificatesFacts, NodeFacts, ReasonCode as R, Severity, Status,
+    Timestamp,
 };
 
 use super::{Candidate, Link, Part, View};
@@ -142,12 +143,25 @@ pub(super) fn candidate(
         Verdict::Ended => {
             Candidate::new(Status::False, severity, R::CertificateExpired, words).advice(advice(&here))
         }
-        Verdict::NotYet => Candidate::new(Status::False, Severity::Error, R::CertificateNotYetValid, words)
-            .advice(
-                "Compare the clocks first: a clock that is behind makes every new certificate look so. If this clock is \
-                 right, the machine that issued it had a clock that was ahead: correct that one and issue it again.",
-            ),
+        Verdict::NotYet => {
+            let certificate = here.link.certificate;
+            Candidate::new(Status::False, Severity::Error, R::CertificateNotYetValid, words).advice(format!(
+                "Compare the clocks first (date -u; here it is {}): a clock that is behind makes every new certificate look so. \
+                 If this clock is right, the one of the machine that issued it ({}) was {} ahead: correct that one and issue it \
+                 again.",
+                Moment(view.now),
+                certificate.issuer,
+                Span(certificate.not_before.since(view.now))
+            ))
+        }
     })
+}
+
+/// Whether this certificate has ended beyond what a wrong clock leaves open.
+pub(super) fn has_ended(view: &View<'_>, certificate: &CertificateFacts) -> bool {
+    let path = [Link { certificate, part: Part::Leaf }];
+    let here = dated(&path, view.now, view.days);
+    here.is_some_and(|here| here.verdict == Verdict::Ended && doubt(view, &path, &here).is_none())
 }
 
 /// Why the verdict cannot be believed, and whether the clock is known to be wrong; `None` when it can.

@@ -1,13 +1,14 @@
 //! Subject `files`: every certificate that no port shows, and every file that cannot be read.
 
 use outrider_protocol::{
-    CertificateFile, CertificateUse as Use, Fact, ReasonCode as R, Severity, Status, Timestamp, UnknownCause,
+    CertificateFile, CertificateUse as Use, Distribution, Fact, ReasonCode as R, Severity, Status, Timestamp,
+    UnknownCause,
 };
 
 use super::dates::{Dated, Verdict, at_most, candidate, dated};
-use super::{Candidate, Part, QUOTED, TYPE, View, authority, renewal, worst};
+use super::{Candidate, Part, TYPE, View, authority, pair, quoted, renewal, worst};
 use crate::finding::Finding;
-use crate::wording::{Count, Moment, lower, names};
+use crate::wording::{Count, Moment, lower};
 
 const SUBJECT: &str = "files";
 
@@ -26,7 +27,10 @@ pub(super) fn judge(view: &View<'_>) -> Finding {
     let looked = looked(view);
     let (left, alive): (Vec<&Looked<'_>>, Vec<&Looked<'_>>) =
         looked.iter().partition(|l| is_left_over(view, l));
-    candidates.extend(wrong_issuer(&alive));
+    candidates.extend(pair::in_files(view));
+    candidates.extend(pair::no_key(view));
+    candidates.extend(wrong_issuer(view, &alive));
+    candidates.extend(weak(view, &alive));
     candidates.extend(by_dates(view, &alive));
     candidates.extend(left_over(view, &left));
     worst(SUBJECT.to_owned(), view.at, candidates).unwrap_or_else(|| {
@@ -76,17 +80,28 @@ fn unreadable(view: &View<'_>) -> Option<Candidate> {
         file.usage == Use::Authority || view.facts.served.iter().any(|served| served.file == file.path)
     };
     let (first, why) = bad.iter().find(|(file, _)| needed(file)).or(bad.first())?;
+    let path = &first.path;
     let more = match bad.len() {
         1 => String::new(),
         n => format!(" and {} more", n - 1),
     };
     let message = format!("{}{more} holds no certificate: {}.", first.path, why.trim_end_matches(['.', '?']));
     let severity = if needed(first) { Severity::Error } else { Severity::Warn };
-    Some(Candidate::new(Status::False, severity, R::CertificateUnreadable, message).advice(
-        "What uses this file fails at its next start, and no start renews what it cannot read. Put the certificate back \
-         from a backup; for RKE2 and K3s a person moves a broken pair of .crt and .key (never an authority's) away and \
-         restarts the service, which makes a new one.",
-    ))
+    let rancher = matches!(view.facts.distribution, Distribution::Rke2 | Distribution::K3s);
+    let anew = match first.usage {
+        Use::Authority => " Make no new authority in its place.".to_owned(),
+        _ if rancher => format!(
+            " Where there is none, a person moves it and its key away and restarts {}, which makes a new pair.",
+            renewal::unit(view)
+        ),
+        _ => String::new(),
+    };
+    let advice = format!(
+        "What uses {path} fails at its next start, and no start renews what it cannot read. Put the certificate back from a \
+         backup.{anew}"
+    );
+    let advice = if rancher { view.weighed(advice) } else { advice };
+    Some(Candidate::new(Status::False, severity, R::CertificateUnreadable, message).advice(advice))
 }
 
 /// Files and folders that could not be opened.
@@ -121,12 +136,23 @@ fn missing(view: &View<'_>) -> Option<Candidate> {
     };
     let message = format!("{} {is} missing, or a link that leads nowhere.", quoted(gone.iter().copied()));
     let authority = gone.iter().any(|file| file.usage == Use::Authority);
+    let unit = renewal::unit(view);
     let advice = if authority {
-        "Put the authority's file back from a backup, or from another server of this cluster: what was not replaced needs \
-         the very same one. Let nothing make a new authority in its place, and do not restart the service before."
+        let which = quoted(gone.iter().copied().filter(|file| file.usage == Use::Authority));
+        format!(
+            "Put {which} back from a backup, or from another server of this cluster: what was not replaced needs the very same \
+             one. Let nothing make a new authority in its place, and do not restart {unit} before."
+        )
     } else {
-        "See what removed it, and put it back from a backup with its key. RKE2 and K3s make what is missing at a start of \
-         the service, while their authorities are there; where this node has another role now, it needs none."
+        let what = if gone.len() == 1 { "it" } else { "them" };
+        let back = format!("See what removed {what}, and put {what} back from a backup with the key.");
+        match view.facts.distribution {
+            Distribution::Rke2 | Distribution::K3s => view.weighed(format!(
+                "{back} {unit} makes what is missing at a start, while its authorities are there; where this node has another \
+                 role now, it needs none."
+            )),
+            _ => back,
+        }
     };
     let gone = Candidate::new(Status::False, Severity::Warn, R::CertificateUnreadable, message);
     Some(gone.after(super::RAISE).advice(advice))
@@ -149,7 +175,21 @@ fn left_out(view: &View<'_>) -> Option<Candidate> {
     ))
 }
 
-fn wrong_issuer(alive: &[&Looked<'_>]) -> Option<Candidate> {
+/// The first signature that is refused, and how many more there are.
+fn weak(view: &View<'_>, alive: &[&Looked<'_>]) -> Option<Candidate> {
+    let mut found = alive.iter().filter_map(|looked| {
+        let path = view.path_of(looked.file.certificates.value()?);
+        Some((looked.file, pair::weak(&path, &format!("The certificate in {}", looked.file.path))?))
+    });
+    let (_, mut first) = found.next()?;
+    let more: Vec<&CertificateFile> = found.map(|(file, _)| file).collect();
+    if !more.is_empty() {
+        first.message = format!("{} The same holds for {}.", first.message, quoted(more.into_iter()));
+    }
+    Some(first)
+}
+
+fn wrong_issuer(view: &View<'_>, alive: &[&Looked<'_>]) -> Option<Candidate> {
     let foreign: Vec<&&Looked<'_>> =
         alive.iter().filter(|looked| matches!(looked.file.issuer, Fact::Absent { .. })).collect();
     let first = foreign.first()?;
@@ -159,10 +199,11 @@ fn wrong_issuer(alive: &[&Looked<'_>]) -> Option<Candidate> {
         quoted(foreign.iter().map(|looked| looked.file)),
         issuer.map_or("unknown", String::as_str)
     );
-    Some(Candidate::new(Status::False, Severity::Error, R::CertificateWrong, message).advice(
+    Some(Candidate::new(Status::False, Severity::Error, R::CertificateWrong, message).advice(format!(
         "A folder copied or put back from another cluster, or an authority replaced and not all it signed. See what was \
-         changed here last; do not replace an authority because of this.",
-    ))
+         changed below {} last (ls -lt); do not replace an authority because of this.",
+        view.facts.found_by
+    )))
 }
 
 /// The first end among the files that matter, and how many share its verdict.
@@ -232,8 +273,4 @@ fn left_over(view: &View<'_>, left: &[&Looked<'_>]) -> Option<Candidate> {
     Some(Candidate::new(Status::True, Severity::Info, R::CertificateLeftOver, message).advice(format!(
         "Leftover file: no restart renews it ({version}). See that nothing was given this path; then it may be moved away."
     )))
-}
-
-fn quoted<'a>(files: impl Iterator<Item = &'a CertificateFile>) -> String {
-    names(files.map(|file| file.path.as_str()), QUOTED)
 }

@@ -2,23 +2,29 @@
 //!
 //! A subject a port, one for the files that no port shows (`files`), one for the authorities (`ca`). Advice must be true
 //! before it is given: what a restart renews hangs on the distribution, its version and the days left (`renewal`), and a
-//! file that the last start left alone although it was due is no reason to wake anybody (D16).
+//! file that the last start left alone although it was due is no reason to wake anybody (D16). And no restart is advised
+//! without what it takes from etcd's quorum (`reserve`).
 
 mod authority;
 mod dates;
 mod files;
+mod pair;
 mod renewal;
+mod reserve;
 mod served;
 
 use std::time::Duration;
 
 use outrider_protocol::{
-    CertificateFacts, CertificateFile, CertificateUse, CertificatesFacts, ConditionType, NodeFacts, Timestamp,
+    CertificateFacts, CertificateFile, CertificateUse, CertificatesFacts, ConditionType, Fact, NodeFacts,
+    Severity, Timestamp,
 };
 
-use crate::candidate::{Candidate, first};
+use self::reserve::Reserve;
+use crate::candidate::{self, Candidate};
 use crate::finding::{Finding, Judgement};
 use crate::rules::clock::Trust;
+use crate::wording::{Moment, names, upper};
 
 const TYPE: ConditionType = ConditionType::CertificatesValid;
 /// A second look has to confirm what may be a renewal under way; it follows within a minute.
@@ -28,13 +34,7 @@ const CLEAR: Duration = Duration::from_secs(30);
 const QUOTED: usize = 4;
 
 pub(super) fn judge(out: &mut Judgement, certificates: &CertificatesFacts, at: Timestamp, facts: &NodeFacts) {
-    let view = View {
-        facts: certificates,
-        at,
-        now: facts.now,
-        days: facts.thresholds.certificate_days,
-        clock: dates::trust(facts, certificates),
-    };
+    let view = View::of(certificates, at, facts);
     out.findings.extend(certificates.served.iter().filter_map(|served| served::judge(&view, served)));
     out.findings.push(files::judge(&view));
     out.findings.extend(authority::judge(&view));
@@ -47,9 +47,46 @@ struct View<'a> {
     now: Timestamp,
     days: [i64; 3],
     clock: Trust,
+    reserve: Reserve,
 }
 
 impl<'a> View<'a> {
+    fn of(certificates: &'a CertificatesFacts, at: Timestamp, facts: &NodeFacts) -> Self {
+        Self {
+            facts: certificates,
+            at,
+            now: facts.now,
+            days: facts.thresholds.certificate_days,
+            clock: dates::trust(facts, certificates),
+            reserve: Reserve::of(facts, certificates),
+        }
+    }
+
+    /// `advice`, which names a restart of this server, with what etcd's quorum has to say to it.
+    fn weighed(&self, advice: String) -> String {
+        self.reserve.before(advice, self.trouble().as_deref())
+    }
+
+    /// Why nobody takes this server's member of etcd for what it is, in words that follow a colon.
+    fn trouble(&self) -> Option<String> {
+        let ports = self.facts.served.iter().filter(|served| served.name.starts_with("etcd"));
+        ports.clone().find_map(|served| {
+            let file = self.file(&served.file);
+            if let Some(file) = file.filter(|file| pair::is_mismatched(file)) {
+                return Some(format!("{} and its key are of different pairs", file.path));
+            }
+            let shown = served.chain.value().and_then(|chain| chain.first());
+            let on_disk = file.and_then(|file| file.certificates.value()?.first());
+            let leaf = shown.or(on_disk).filter(|leaf| dates::has_ended(self, leaf))?;
+            let of = if shown.is_some() {
+                format!("{} at {}", served.name, served.peer)
+            } else {
+                served.file.clone()
+            };
+            Some(format!("the certificate of {of} ended on {}", Moment(leaf.not_after)))
+        })
+    }
+
     fn file(&self, path: &str) -> Option<&'a CertificateFile> {
         self.facts.files.iter().find(|file| file.path == path)
     }
@@ -87,6 +124,32 @@ impl<'a> View<'a> {
     }
 }
 
+/// `finding` of this server's etcd, and where a certificate of its member is why, that: its advice to restart nothing must
+/// not stand against the one restart that helps.
+pub(super) fn beside(mut finding: Finding, facts: &NodeFacts) -> Finding {
+    let certificates = facts.checks.certificates.as_ref().and_then(Fact::value);
+    let Some(certificates) = certificates.filter(|_| finding.severity > Severity::Info) else {
+        return finding;
+    };
+    let view = View::of(certificates, facts.now, facts);
+    let Some(trouble) = view.trouble() else { return finding };
+    let what = match view.reserve.out() {
+        Some(member) => format!(
+            "{}: CertificatesValid says what to do, and the restart of exactly {member}'s server that it names takes nothing from \
+             the quorum",
+            upper(&trouble)
+        ),
+        None => format!("{}: see CertificatesValid too", upper(&trouble)),
+    };
+    finding.advice = format!("{} {what}.", finding.advice).trim_start().to_owned();
+    finding
+}
+
+/// Paths in a message, few of them.
+fn quoted<'a>(files: impl Iterator<Item = &'a CertificateFile>) -> String {
+    names(files.map(|file| file.path.as_str()), QUOTED)
+}
+
 /// One certificate on the way from a leaf to its authority.
 #[derive(Clone, Copy)]
 struct Link<'a> {
@@ -101,9 +164,7 @@ enum Part {
     Authority,
 }
 
-/// The worst of `candidates` as the finding about `subject`. What could not be read beside it must not soften what was read,
-/// so the graver goes first.
-fn worst(subject: String, at: Timestamp, mut candidates: Vec<Candidate>) -> Option<Finding> {
-    candidates.sort_by_key(|candidate| std::cmp::Reverse((candidate.severity, candidate.badness())));
-    first(TYPE, subject, at, CLEAR, candidates)
+/// The worst of `candidates` as the finding about `subject`.
+fn worst(subject: String, at: Timestamp, candidates: Vec<Candidate>) -> Option<Finding> {
+    candidate::worst(TYPE, subject, at, CLEAR, candidates)
 }

@@ -64,29 +64,29 @@ pub(super) fn advice(view: &View<'_>, usage: &Use, end: Timestamp) -> String {
     match (&view.facts.distribution, usage) {
         (Distribution::Rke1, Use::SelfMade) | (Distribution::Kubeadm, Use::SelfMade) => {
             "The kubelet made it for itself and does not renew it; the API server does not verify it unless told to. To \
-             have a new one, a person removes kubelet.crt and kubelet.key and restarts the kubelet."
+             have a new one, a person removes kubelet.crt and kubelet.key beside it and restarts the kubelet."
                 .to_owned()
         }
-        (Distribution::Kubeadm, _) => {
+        (Distribution::Kubeadm, _) => view.weighed(
             "A restart renews nothing. On this control-plane node: kubeadm certs renew all, then restart the static pods \
              (kube-apiserver, kube-controller-manager, kube-scheduler, etcd), one node after the other; kubeadm upgrade \
              renews as well."
-                .to_owned()
-        }
-        (Distribution::Rke1, _) => {
+                .to_owned(),
+        ),
+        (Distribution::Rke1, _) => view.weighed(
             "A restart renews nothing. Rotate them with rke cert rotate where cluster.yml lies, or in Rancher with Rotate \
              Certificates. RKE1 has been out of support since July 2025: plan the move to RKE2 or K3s."
-                .to_owned()
-        }
-        (_, Use::Agent) => format!(
+                .to_owned(),
+        ),
+        (_, Use::Agent) => view.weighed(format!(
             "A restart of {} renews it: the agent fetches it anew at every start, so one of the servers has to answer.",
             unit(view)
-        ),
-        (_, Use::SelfMade) => format!(
+        )),
+        (_, Use::SelfMade) => view.weighed(format!(
             "A restart alone does not renew it. Rancher's Rotate Certificates does; by hand, a person removes this pair of \
              .crt and .key and restarts {}.",
             unit(view)
-        ),
+        )),
         _ => at_a_start(view, end),
     }
 }
@@ -98,26 +98,26 @@ fn at_a_start(view: &View<'_>, end: Timestamp) -> String {
     let from = |days: u32| end.before(DAY * days);
     let inside = |days: u32| left <= DAY * days;
     match window(version) {
-        Window::Days(days) if inside(days) => format!(
+        Window::Days(days) if inside(days) => view.weighed(format!(
             "A restart of {unit} renews it: {} renews at a start only, from {days} days before the end. One server after \
              the other.",
             version.unwrap_or("this version")
-        ),
+        )),
         Window::Days(days) => format!(
             "A restart does not help yet: {} renews at a start only, and only from {days} days before the end. A restart \
              of {unit} renews it from {} on.",
             version.unwrap_or("this version"),
             Moment(from(days))
         ),
-        Window::Either if inside(90) => format!(
+        Window::Either if inside(90) => view.weighed(format!(
             "A restart of {unit} renews it: every version renews at a start from 90 days before the end. One server after \
              the other."
-        ),
-        Window::Either if inside(120) => format!(
+        )),
+        Window::Either if inside(120) => view.weighed(format!(
             "A restart of {unit} renews it if its version is at least v1.30.13, v1.31.9, v1.32.5 or v1.33.1 (120 days \
              before the end); with an older one a restart does not help before {} (90 days). The version could not be read.",
             Moment(from(90))
-        ),
+        )),
         Window::Either => format!(
             "A restart does not help yet. A restart of {unit} renews it from {} on (120 days before the end, from v1.30.13, \
              v1.31.9, v1.32.5 and v1.33.1 on), with an older version from {} on (90 days). The version could not be read.",
@@ -140,10 +140,10 @@ pub(super) fn supervisor(view: &View<'_>, end: Timestamp) -> String {
             Moment(end.before(DAY * days))
         );
     }
-    format!(
+    view.weighed(format!(
         "{unit} renews it by itself while it runs, looking every six hours, and has not: look for dynamiclistener in its \
-         journal. A restart of {unit} tries again."
-    )
+         journal (journalctl -u {unit}). A restart of {unit} tries again."
+    ))
 }
 
 /// The last start of the service that went well, by what it writes anew at every start. A service that fails to start

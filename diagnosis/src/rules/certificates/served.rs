@@ -8,7 +8,7 @@ use outrider_protocol::{
 };
 
 use super::dates::{Dated, Verdict, at_most, candidate};
-use super::{Candidate, Part, RAISE, TYPE, View, authority, renewal, worst};
+use super::{Candidate, Part, RAISE, TYPE, View, authority, pair, renewal, worst};
 use crate::finding::Finding;
 use crate::wording::{Moment, Span, names};
 
@@ -17,6 +17,9 @@ pub(super) fn judge(view: &View<'_>, served: &ServedCertificate) -> Option<Findi
     let chain = match &served.chain {
         Fact::Known { value, .. } => value,
         Fact::Unknown { cause, detail, at, .. } => {
+            if let Some(mismatch) = pair::at_port(view, served) {
+                return worst(subject, view.at, vec![mismatch]);
+            }
             let message = format!(
                 "{} at {} shows no certificate: {}.",
                 served.name,
@@ -43,6 +46,8 @@ pub(super) fn judge(view: &View<'_>, served: &ServedCertificate) -> Option<Findi
         remedy(view, served, &usage, on_disk, leaf, dated)
     });
     candidates.extend(dated);
+    candidates.extend(pair::at_port(view, served));
+    candidates.extend(pair::weak(&view.path_of(chain), &what));
     candidates.extend(wrong_issuer(served, leaf));
     candidates.extend(on_disk.and_then(|file| differs(view, served, leaf, file)));
     candidates.extend(wrong_names(view, served, leaf));
@@ -72,12 +77,13 @@ fn no_answer(served: &ServedCertificate, cause: &UnknownCause, detail: &str) -> 
              certificate with an RSA key of 2048 bits or more, or an ECDSA key on P-256 or P-384, can be judged here.",
             served.peer
         ),
-        UnknownCause::TlsFailed | UnknownCause::InvalidInput => {
-            "See which certificate and key the process was given: a key that does not belong to its certificate, or a file \
-             it cannot read, ends the handshake. Its log says which."
-                .to_owned()
-        }
-        _ => format!("See whether the process runs ({who}) and what its log says."),
+        UnknownCause::TlsFailed | UnknownCause::InvalidInput => format!(
+            "See which certificate and key {} was given ({}): a key that does not belong to its certificate, or a file it \
+             cannot read, ends the handshake. Its log says which.",
+            served.name,
+            if served.file.is_empty() { who.as_str() } else { &served.file }
+        ),
+        _ => format!("See whether {} runs ({who}) and what its log says.", served.name),
     }
 }
 
@@ -157,8 +163,13 @@ fn differs(
             Moment(file.not_after)
         );
         return Some(Candidate::new(Status::True, Severity::Info, R::CertificateLeftOver, message).after(RAISE).advice(
-            "Leftover file, or one put back from a backup. Compare what the process was given with this path; at its next \
-             start it may take the older file.",
+            format!(
+                "Leftover file, or one put back from a backup. Compare what {} was given with {}: at its next start it may take this \
+                 older file, which ends on {}.",
+                served.name,
+                served.file,
+                Moment(file.not_after)
+            ),
         ));
     }
     let when = if leaf.not_after <= view.now {
@@ -232,16 +243,24 @@ fn restart(view: &View<'_>, served: &ServedCertificate) -> String {
         }
         _ => format!("systemctl restart {}, one node after the other", renewal::unit(view)),
     };
+    let weighed = |advice: String| if stops_etcd(view, served) { view.weighed(advice) } else { advice };
     if reloads(view, served) == Reloads::HasNot {
         let file = &served.file;
-        return format!(
+        if view.file(file).is_some_and(|file| matches!(file.key, Some(Fact::Known { value: true, .. }))) {
+            return weighed(format!(
+                "{} takes a new file by itself within a minute, and has not, though {file} and its key belong together: see which \
+                 files it was given, and what its log says since this one was written. Then restart it ({how}).",
+                served.name
+            ));
+        }
+        return weighed(format!(
             "{} takes a new file by itself within a minute, and has not: the key beside it is not its own, or the process \
              was given other files. Compare first, for with such a pair it does not start again: openssl x509 -noout -pubkey \
              -in {file} against openssl pkey -pubout -in {}, and what its log says since the file was written. If they are \
              alike, restart it ({how}).",
             served.name,
             key_beside(file)
-        );
+        ));
     }
     let hint = match served.name.as_str() {
         "etcd" | "etcd-peer" => {
@@ -249,7 +268,15 @@ fn restart(view: &View<'_>, served: &ServedCertificate) -> String {
         }
         _ => "",
     };
-    format!("Restart needed: the process holds the old one ({how}).{hint}")
+    weighed(format!("Restart needed: the process holds the old one ({how}).{hint}"))
+}
+
+/// Whether that restart takes etcd's member away: RKE2's and K3s' services run it, elsewhere it is a process of its own.
+fn stops_etcd(view: &View<'_>, served: &ServedCertificate) -> bool {
+    match view.facts.distribution {
+        Distribution::Rke1 | Distribution::Kubeadm => served.name.starts_with("etcd"),
+        _ => view.facts.server,
+    }
 }
 
 /// Where the key of a certificate lies: `x.key` beside `x.crt`, and `x-key.pem` beside `x.pem` on RKE1.
@@ -281,9 +308,24 @@ fn wrong_names(view: &View<'_>, served: &ServedCertificate, leaf: &CertificateFa
         if leaf.sans.is_empty() { "no name at all".to_owned() } else { names(&leaf.sans, 6) }
     );
     Some(Candidate::new(status, severity, R::CertificateWrong, message).after(RAISE).advice(
-        "See whether the node's address or name has changed, or its disk is a copy of another node's. RKE2 and K3s issue a \
-         new one at a start when node-ip, node-external-ip or tls-san name what is missing; kubeadm with kubeadm certs \
-         renew after the address is corrected.",
+        match view.facts.distribution {
+            Distribution::Rke2 | Distribution::K3s => view.weighed(format!(
+                "See whether the address or name of {0} has changed, or its disk is a copy of another node's. {1} issues a new one \
+                 at a start when node-ip, node-external-ip or tls-san name what is missing.",
+                names(&view.facts.node_names, 4),
+                renewal::unit(view)
+            )),
+            _ => format!(
+                "See whether the address or name of {} has changed, or its disk is a copy of another node's. After the address is \
+                 corrected, {}.",
+                names(&view.facts.node_names, 4),
+                if view.facts.distribution == Distribution::Rke1 {
+                    "rke cert rotate issues a new one"
+                } else {
+                    "kubeadm certs renew issues a new one"
+                }
+            ),
+        },
     ))
 }
 
@@ -305,9 +347,12 @@ fn missing_names(view: &View<'_>, served: &ServedCertificate, leaf: &Certificate
         names(&missing, 4)
     );
     let unit = renewal::unit(view);
-    Some(Candidate::new(Status::True, Severity::Warn, R::CertificateWrong, message).after(RAISE).advice(format!(
-        "A restart of {unit} issues a new one with what is missing, whatever its end. Where the service has started since \
-         the configuration was changed, see whether it reads that file."
+    Some(Candidate::new(Status::True, Severity::Warn, R::CertificateWrong, message).after(RAISE).advice(view.weighed(
+        format!(
+            "A restart of {unit} issues a new one with {}, whatever its end. Where {unit} has started since the configuration \
+             was changed, see whether it reads that file.",
+            names(&missing, 4)
+        ),
     )))
 }
 

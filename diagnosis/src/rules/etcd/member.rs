@@ -83,15 +83,15 @@ pub(super) fn judge(
     let name = name_of(etcd.members.value(), &status.member_id);
     let cluster_id = etcd.members.value().map_or("", |l| l.cluster_id.as_str());
     let seen = status_health(status, cluster_id);
-    if status.is_learner && !seen.foreign {
+    if status.is_learner && seen.foreign.is_none() {
         return Learning { etcd, quorum, at, now, limits }.finding(url, status);
     }
-    if lacks_leader(status) && !seen.foreign {
+    if lacks_leader(status) && seen.foreign.is_none() {
         return leaderless(etcd, name, url, status, at);
     }
     if seen.health == Health::Down {
         let (reason, why) =
-            (if seen.foreign { R::EtcdClusterIdMismatch } else { R::EtcdReadFailed }, seen.why);
+            (if seen.foreign.is_some() { R::EtcdClusterIdMismatch } else { R::EtcdReadFailed }, seen.why);
         let message = format!("{name} at {url} {why}; EtcdQuorum does not count it as healthy.");
         return new(Status::False, Severity::Error, reason, at, message).advice(format!(
             "See EtcdMembership and EtcdQuorum, and the log of {name} for the cause. Do not restart etcd before it is known."

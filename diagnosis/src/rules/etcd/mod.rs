@@ -15,6 +15,7 @@ pub(crate) mod quorum;
 pub(crate) mod rebuilt;
 pub(crate) mod snapshots;
 mod space;
+mod split;
 pub(crate) mod urls;
 pub(crate) mod view;
 
@@ -23,7 +24,7 @@ use outrider_protocol::{
     Timestamp,
 };
 
-use super::unread;
+use super::{certificates, unread};
 use crate::finding::{Finding, Judgement};
 use crate::wording::names;
 
@@ -36,7 +37,7 @@ pub(crate) fn judge(out: &mut Judgement, etcd: &EtcdFacts, at: Timestamp, facts:
             let tally = view::tally(etcd, &list, nodes, facts.now);
             let quorum = quorum::judge(&tally, at);
             standing = quorum.status;
-            out.findings.push(quorum);
+            out.findings.push(certificates::beside(quorum, facts));
             out.findings.push(membership::judge(etcd, &list, &repeated, &tally, at, facts));
         }
         other => {
@@ -44,7 +45,8 @@ pub(crate) fn judge(out: &mut Judgement, etcd: &EtcdFacts, at: Timestamp, facts:
             out.findings.push(no_list(ConditionType::EtcdMembership, etcd, other, at));
         }
     }
-    out.findings.push(member::judge(etcd, standing, at, facts.now, &facts.thresholds));
+    let member = member::judge(etcd, standing, at, facts.now, &facts.thresholds);
+    out.findings.push(certificates::beside(member, facts));
     out.findings.push(space::judge(etcd, at, facts.now, &facts.thresholds));
     out.findings.push(disk::judge(etcd, at, facts.now, &facts.thresholds));
     out.findings.extend(snapshots::judge(etcd, at, facts.now));
@@ -65,7 +67,18 @@ fn no_list(
         format!("{answering} of {} endpoints answer", etcd.endpoints.len())
     };
     let what = format!("{answers}; the member list");
-    unanswered(condition_type.clone(), &what, list, severity, etcd).unwrap_or_else(|| {
+    let unanswered = unanswered(condition_type.clone(), &what, list, severity, etcd).map(|finding| {
+        if answering > 0 || etcd.endpoints.is_empty() || view::refused_by_learner(list) {
+            return finding;
+        }
+        // One member that is down is told once.
+        finding.advice(format!(
+            "See EtcdMemberHealthy first: until {} answers, nobody here can tell who votes. Any other server can (outrider check \
+             --only etcd there).",
+            names(etcd.endpoints.iter().map(|e| &e.endpoint), 3)
+        ))
+    });
+    unanswered.unwrap_or_else(|| {
         let message = format!("{answers}; there is no member list.");
         Finding::new(condition_type, Status::Unknown, Severity::Warn, ReasonCode::EtcdNoMembers, at, message)
             .advice(ask_a_member(etcd))

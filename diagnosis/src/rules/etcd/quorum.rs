@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use outrider_protocol::{ConditionType, Member, ReasonCode as R, Severity, Status, Timestamp};
 
+use super::split::Split;
 use super::view::{Seen, display_name};
 use crate::finding::{Finding, within_range};
 use crate::wording::{Count, names};
@@ -48,8 +49,8 @@ pub(crate) struct Voter<'a> {
     pub(crate) health: Health,
     /// Why it is not healthy, to follow its name in a sentence.
     pub(crate) why: String,
-    /// It answers for another cluster.
-    pub(crate) foreign: bool,
+    /// It answers for another cluster, that of this id.
+    pub(crate) foreign: Option<String>,
     /// Counted, and nobody is behind it any more; `None` for a living member and where that cannot be told.
     pub(crate) ghost: Option<Ghost>,
 }
@@ -111,7 +112,7 @@ pub(crate) enum Proof {
 impl Voter<'_> {
     /// It is away and may come back as the member it is: no ghost, and not of another cluster.
     pub(crate) fn may_return(&self) -> bool {
-        self.health != Health::Healthy && self.ghost.is_none() && !self.foreign
+        self.health != Health::Healthy && self.ghost.is_none() && self.foreign.is_none()
     }
 }
 
@@ -119,6 +120,10 @@ impl Voter<'_> {
 #[derive(Clone, Debug)]
 pub(crate) struct Tally<'a> {
     pub(crate) voters: Vec<Voter<'a>>,
+    /// The cluster of the list.
+    pub(crate) cluster_id: &'a str,
+    /// Nodes whose own reports are of other clusters: that one's id, and the node.
+    pub(crate) elsewhere: Vec<(&'a str, &'a str)>,
     pub(crate) learners: usize,
     pub(crate) proof: Proof,
     pub(crate) election_timeout: Duration,
@@ -177,15 +182,11 @@ impl Tally<'_> {
 
     /// Whom `EtcdMembership` tells what to do about, to follow a sentence: they do not come back by waiting.
     fn of_membership(&self) -> String {
-        let away = |foreign: bool| {
-            let all = self.voters.iter().filter(|v| v.health != Health::Healthy);
-            let of = all.filter(|v| v.foreign == foreign && (foreign || v.ghost.is_some()));
-            names(of.map(|v| &*v.name), NAMED)
-        };
-        let (foreign, ghosts) = (away(true), away(false));
+        let ghosts = self.voters.iter().filter(|v| v.health != Health::Healthy && v.ghost.is_some());
+        let ghosts = names(ghosts.filter(|v| v.foreign.is_none()).map(|v| &*v.name), NAMED);
         let mut out = String::new();
-        if !foreign.is_empty() {
-            out.push_str(&format!(" Of another cluster: {foreign}; see EtcdMembership."));
+        if let Some(split) = Split::of(self) {
+            out.push_str(&format!(" {} {}", split.words(), split.advice()));
         }
         if !ghosts.is_empty() {
             out.push_str(&format!(" Ghosts: {ghosts}; see EtcdMembership."));
@@ -249,6 +250,19 @@ fn holds(tally: &Tally<'_>, at: Timestamp) -> Finding {
         |severity, reason, message: String| Finding::new(TYPE, Status::True, severity, reason, at, message);
 
     if healthy == voters {
+        // Who is of another cluster is no server to be added, and none that is one too many.
+        if let Some(split) = Split::of(tally) {
+            let (severity, reason) = match voters {
+                1 => (Severity::Info, R::EtcdSingleVoter),
+                n if n.is_multiple_of(2) => (Severity::Warn, R::EtcdEvenVoters),
+                _ => (Severity::Ok, R::EtcdQuorumMet),
+            };
+            let words = split.words();
+            let message =
+                format!("Quorum holds in cluster {}: {numbers}{read}{from}. {words}", tally.cluster_id);
+            let advice = if severity > Severity::Ok { split.advice() } else { String::new() };
+            return new(severity, reason, message).waits(REDUCED_RAISE, clear).advice(advice);
+        }
         let finding = match voters {
             1 => new(
                 Severity::Info,
@@ -287,14 +301,26 @@ fn holds(tally: &Tally<'_>, at: Timestamp) -> Finding {
     let (at_least, at_best) = (tolerated(voters, healthy), tolerated(voters, healthy + unknown));
     // Who could not be asked counts neither as healthy nor as lost.
     let more = if at_least == at_best { at_best.to_string() } else { format!("{at_least} to {at_best}") };
+    let foreign = tally.voters.iter().filter(|v| v.foreign.is_some()).count();
+    if voters - foreign < quorum_of(voters) {
+        // No quorum of this list can have answered: whatever did has another list.
+        let message = format!(
+            "Whether quorum holds cannot be told: a linearizable read was answered, and {foreign} of {voters} voters are of other \
+             clusters, so no quorum of this list answered it: {numbers}; {unhealthy}{read}{from}."
+        );
+        return Finding::new(TYPE, Status::Unknown, Severity::Error, R::EtcdVotersUnknown, at, message)
+            .waits(REDUCED_RAISE, clear)
+            .advice(tally.of_membership().trim_start());
+    }
     if !seen_enough || (unknown > 0 && healthy + unknown == voters) {
         // At best as bad as no tolerance: either the way to the others is closed, or the read was the last one.
         let severity = if at_best == 0 { Severity::Error } else { Severity::Warn };
         let who = if from.is_empty() { "this node" } else { "a node that reports" };
         return new(severity, R::EtcdVotersUnseen, message).waits(REDUCED_RAISE, clear).advice(format!(
             "Let {who} reach the client port (2379) of {} with its client certificate; until then it is not known here that more \
-             than {at_least} of {voters} may fail, and at best it is {at_best}.",
-            tally.named(&AWAY)
+             than {at_least} of {voters} may fail, and at best it is {at_best}.{}",
+            names(tally.voters.iter().filter(|v| v.health != Health::Healthy && v.foreign.is_none()).map(|v| &*v.name), NAMED),
+            tally.of_membership()
         ));
     }
     if at_best > 0 {
@@ -389,10 +415,11 @@ fn no_leader(tally: &Tally<'_>, at: Timestamp) -> Finding {
         tally.seen_from
     );
     certain_later(tally, Finding::new(TYPE, Status::False, Severity::Error, R::EtcdNoLeader, at, message)).advice(format!(
-        "An election takes {} ms or a little more. If it does not end: check port 2380 between {} both ways, their clocks \
-         and the disk latency. Do not restart etcd because it has no leader.",
+        "An election takes {0} ms or a little more. If it does not end: check port 2380 between {1} both ways, their clocks \
+         and the disk latency. Do not restart {1} because there is no leader.{2}",
         tally.election_timeout.as_millis(),
-        tally.named(&[Health::Healthy, Health::NoLeader])
+        tally.named(&[Health::Healthy, Health::NoLeader]),
+        tally.of_membership()
     ))
 }
 
@@ -409,17 +436,35 @@ fn reads_fail(tally: &Tally<'_>, at: Timestamp) -> Finding {
         Proof::Failed(why) => why.as_str(),
         _ => "",
     };
+    let away = match tally.unhealthy() {
+        away if away.is_empty() => away,
+        away => format!("; {away}"),
+    };
     let message = format!(
-        "Enough voters answer, but a linearizable read fails ({why}): {}{}.",
+        "Enough voters answer, but a linearizable read fails ({why}): {}{away}{}.",
         tally.numbers(),
         tally.seen_from
     );
+    let (voters, healthy) = (tally.voters.len(), tally.count(Health::Healthy));
+    let first = match names(tally.returning(&AWAY), NAMED) {
+        back if back.is_empty() => "See".to_owned(),
+        back => format!(
+            "Bring {back} back: {} of the {healthy} that answer have to answer in time for every read, and {} may be slow. Then \
+             see",
+            quorum_of(voters),
+            match tolerated(voters, healthy) {
+                0 => "none".to_owned(),
+                spare => format!("no more than {spare}"),
+            }
+        ),
+    };
     let finding = Finding::new(TYPE, Status::Unknown, Severity::Error, R::EtcdQuorumSuspected, at, message);
     certain_later(tally, finding).advice(format!(
-            "See whether the leader changes again and again (EtcdMemberHealthy) and how slow the disks of {} are (EtcdDisk); \
-             check port 2380 between them. Do not restart etcd because it is slow.",
-            tally.named(&[Health::Healthy])
-        ))
+        "{first} whether the leader changes again and again (EtcdMemberHealthy) and how slow the disks of {0} are \
+         (EtcdDisk); check port 2380 between them. Do not restart {0} because of a slow answer.{1}",
+        tally.named(&[Health::Healthy]),
+        tally.of_membership()
+    ))
 }
 
 /// Neither holds nor lost can be said.
@@ -438,10 +483,16 @@ fn untold(tally: &Tally<'_>, at: Timestamp) -> Finding {
     let is_suspicion = reason == R::EtcdQuorumSuspected;
     let unseen = tally.voters.iter().filter(|v| v.health == Health::Unknown).count();
     let finding = Finding::new(TYPE, Status::Unknown, severity, reason, at, message);
+    // Who is known to be away has to come back whatever the others turn out to be.
+    let away = match names(tally.returning(&[Health::Down, Health::NoLeader]), NAMED) {
+        away if away.is_empty() => away,
+        away => format!(" Down or without a leader, and needed back in any case: {away}."),
+    };
     let finding = finding.waits(tally.election_timeout, CLEAR).advice(format!(
-        "{unseen} of {voters} voters could not be asked. Let {} be asked: client port 2379, this node's client certificate, \
-         the right CA. The causes above are of the question, not of the members.",
+        "{unseen} of {voters} voters could not be asked. Let {0} be asked: client port 2379, this node's client certificate, \
+         the right CA. What is said of {0} is of the question, not of the members.{away}{1}",
         tally.named(&[Health::Unknown]),
+        tally.of_membership(),
         voters = tally.voters.len(),
     ));
     // A suspicion is shown at once; how grave it is shows after an election's time.

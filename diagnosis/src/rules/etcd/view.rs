@@ -91,6 +91,8 @@ pub(crate) fn tally<'a>(
     label(&mut voters);
     Tally {
         voters,
+        cluster_id: &list.cluster_id,
+        elsewhere: Vec::new(),
         learners: list.members.iter().filter(|m| m.is_learner).count(),
         proof: proof(etcd),
         election_timeout: election_timeout(etcd),
@@ -131,13 +133,13 @@ pub(crate) struct Seen {
     pub(crate) health: Health,
     /// Why that is not better, to follow the member's name in a sentence.
     pub(crate) why: String,
-    /// It answers for another cluster.
-    pub(crate) foreign: bool,
+    /// It answers for another cluster, that of this id.
+    pub(crate) foreign: Option<String>,
 }
 
 impl Seen {
     pub(crate) fn new(health: Health, why: impl Into<String>) -> Self {
-        Self { health, why: why.into(), foreign: false }
+        Self { health, why: why.into(), foreign: None }
     }
 }
 
@@ -194,7 +196,7 @@ fn endpoint_health(e: &EndpointFacts, cluster_id: &str, now: Timestamp) -> Seen 
 pub(super) fn status_health(status: &EndpointStatus, cluster_id: &str) -> Seen {
     if !cluster_id.is_empty() && !status.cluster_id.is_empty() && status.cluster_id != cluster_id {
         let why = format!("belongs to another cluster ({})", status.cluster_id);
-        return Seen { foreign: true, ..Seen::new(Health::Down, why) };
+        return Seen { foreign: Some(status.cluster_id.clone()), ..Seen::new(Health::Down, why) };
     }
     if lacks_leader(status) {
         return Seen::new(Health::NoLeader, "answers and sees no leader");

@@ -41,7 +41,7 @@ fn a_clock_that_is_wrong_ends_no_certificate() {
         Status::Unknown,
         Severity::Error,
         R::CertificateClockUnsure,
-        &["unsynchronised", "If it is right: A restart of rke2-server renews it"],
+        &["unsynchronised", "If it is right: First see that etcd tolerates it"],
     );
     assert_eq!(with_clock(20, free()).reason, R::CertificateEnding, "some days are more than a clock drifts");
     let vouched = free().with(|c| c.coordinator = offset(3));

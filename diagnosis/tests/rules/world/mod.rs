@@ -192,6 +192,7 @@ pub fn certificate(host: &str) -> CertificateFacts {
         not_after: ahead(265 * DAY),
         sha256: "ab".repeat(32),
         is_ca: false,
+        signature: "ecdsa-with-SHA256".into(),
     }
 }
 
@@ -302,6 +303,7 @@ pub fn leaf(name: &str, days: i64) -> CertificateFacts {
         not_after: in_days(days),
         sha256: name.into(),
         is_ca: false,
+        signature: "ecdsa-with-SHA256".into(),
     }
 }
 
@@ -328,6 +330,7 @@ pub fn certificate_file(path: &str, usage: CertificateUse, chain: Vec<Certificat
         modified: Some(ago(100 * DAY)),
         certificates: known(chain),
         issuer: known(format!("{TLS}/server-ca.crt")),
+        key: None,
     }
 }
 

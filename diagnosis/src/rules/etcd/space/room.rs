@@ -42,7 +42,7 @@ pub(super) fn judge(spaces: &[Space<'_>], at: Timestamp, limits: &Thresholds) ->
     }
 }
 
-fn rank(finding: &Finding) -> (u8, Severity) {
+fn rank(finding: &Finding) -> (Severity, u8) {
     badness(finding.status, finding.severity)
 }
 

@@ -1,0 +1,146 @@
+//! A certificate and a key of different pairs, and signatures that nobody accepts any more.
+//!
+//! Go's programs, etcd and all of Kubernetes among them, end at their start when the two do not belong together
+//! (`crypto/tls`, `X509KeyPair`); one that runs goes on with what it holds, except that etcd reads both at every handshake
+//! and then fails each of them (etcd-io/etcd, `client/pkg/transport/listener.go`).
+
+use outrider_protocol::{
+    CertificateFile, CertificateUse, Distribution, Fact, ReasonCode as R, ServedCertificate, Severity,
+    Status, UnknownCause,
+};
+
+use super::{Candidate, Link, RAISE, View, quoted, renewal};
+
+/// Whether the key beside `file` is another's.
+pub(super) fn is_mismatched(file: &CertificateFile) -> bool {
+    matches!(file.key, Some(Fact::Known { value: false, .. }))
+}
+
+/// What is said of it at the port that should show it, when that answers in any way.
+pub(super) fn at_port(view: &View<'_>, served: &ServedCertificate) -> Option<Candidate> {
+    let file = view.file(&served.file).filter(|file| is_mismatched(file))?;
+    Some(mismatch(view, file, &[], Some(served)))
+}
+
+/// What is said of the others.
+pub(super) fn in_files(view: &View<'_>) -> Option<Candidate> {
+    let told_at_port = |file: &CertificateFile| {
+        let at = view.facts.served.iter().find(|served| served.file == file.path);
+        at.is_some_and(|served| matches!(served.chain, Fact::Known { .. } | Fact::Unknown { .. }))
+    };
+    let bad: Vec<&CertificateFile> =
+        view.facts.files.iter().filter(|file| is_mismatched(file) && !told_at_port(file)).collect();
+    // What nobody can start with first.
+    let of_port = |file: &&&CertificateFile| view.facts.served.iter().any(|served| served.file == file.path);
+    let first = bad.iter().find(of_port).or(bad.first())?;
+    let more: Vec<&CertificateFile> = bad.iter().copied().filter(|file| file.path != first.path).collect();
+    let served = view.facts.served.iter().find(|served| served.file == first.path);
+    Some(mismatch(view, first, &more, served))
+}
+
+fn key_of(file: &CertificateFile) -> &str {
+    match &file.key {
+        Some(Fact::Known { source, .. } | Fact::Unknown { source, .. }) => source,
+        _ => "its key",
+    }
+}
+
+fn mismatch(
+    view: &View<'_>,
+    file: &CertificateFile,
+    more: &[&CertificateFile],
+    served: Option<&ServedCertificate>,
+) -> Candidate {
+    let key = key_of(file);
+    let leaf = file.certificates.value().and_then(|chain| chain.first());
+    let so = match served {
+        None => "what is given this pair does not start".to_owned(),
+        Some(served) => {
+            let (name, peer) = (&served.name, &served.peer);
+            match &served.chain {
+                Fact::Known { value, .. } if value.first().map(|l| &l.sha256) == leaf.map(|l| &l.sha256) => {
+                    format!(
+                        "{name} at {peer} still serves it with the key it holds, and does not start again with this pair"
+                    )
+                }
+                Fact::Known { .. } => {
+                    format!(
+                        "{name} at {peer} still serves the pair it holds, and does not start again with this one"
+                    )
+                }
+                Fact::Unknown { detail, .. } => {
+                    format!("{name} at {peer} gives no certificate ({})", detail.trim_end_matches(['.', '?']))
+                }
+                _ => format!("nobody listens at {peer}: {name} does not start with this pair"),
+            }
+        }
+    };
+    let also = match more.len() {
+        0 => String::new(),
+        _ => format!(" The same holds for {}.", quoted(more.iter().copied())),
+    };
+    let message = format!("{} and {key} are of different pairs: {so}.{also}", file.path);
+    Candidate::new(Status::False, Severity::Error, R::CertificateKeyMismatch, message)
+        .after(RAISE)
+        .advice(advice(view, file, key))
+}
+
+fn advice(view: &View<'_>, file: &CertificateFile, key: &str) -> String {
+    let path = &file.path;
+    let anew = match (&view.facts.distribution, &file.usage) {
+        (Distribution::Rke2 | Distribution::K3s, CertificateUse::Agent) => format!(
+            "or move both away and restart {}, which fetches a new pair from a server",
+            renewal::unit(view)
+        ),
+        (Distribution::Rke2 | Distribution::K3s, _) => {
+            format!("or move both away and restart {}, which makes a new pair", renewal::unit(view))
+        }
+        (Distribution::Kubeadm, _) => "or have kubeadm certs renew make a new pair".to_owned(),
+        (Distribution::Rke1, _) => "or have rke cert rotate make a new pair".to_owned(),
+        _ => "or have both issued anew".to_owned(),
+    };
+    view.weighed(format!(
+        "Restart nothing with this pair. See which of the two was written last (ls -l --time-style=full-iso {path} {key}), and \
+         put the one back from a backup that belongs to the other (openssl x509 -noout -pubkey -in {path} and openssl pkey \
+         -pubout -in {key} must print the same), {anew}."
+    ))
+}
+
+/// Key files that hold no key.
+pub(super) fn no_key(view: &View<'_>) -> Option<Candidate> {
+    let bad = |file: &&CertificateFile| {
+        matches!(&file.key, Some(Fact::Unknown { cause: UnknownCause::InvalidInput, .. }))
+    };
+    let first = view.facts.files.iter().find(bad)?;
+    let Some(Fact::Unknown { detail, .. }) = &first.key else { return None };
+    let key = key_of(first);
+    let message = format!(
+        "{key} holds no private key ({detail}): what is given it with {} does not start.",
+        first.path
+    );
+    Some(
+        Candidate::new(Status::False, Severity::Error, R::CertificateUnreadable, message)
+            .after(RAISE)
+            .advice(advice(view, first, key)),
+    )
+}
+
+/// A signature on the way to the authority that Go's programs refuse. What signed itself is trusted for what it is.
+pub(super) fn weak(path: &[Link<'_>], what: &str) -> Option<Candidate> {
+    let refused = |link: &&Link<'_>| {
+        let name = link.certificate.signature.to_ascii_lowercase();
+        let is_own = link.certificate.issuer == link.certificate.subject;
+        !is_own && (name.contains("sha1") || name.starts_with("md"))
+    };
+    let link = path.iter().find(refused)?;
+    let (algorithm, subject, issuer) =
+        (&link.certificate.signature, &link.certificate.subject, &link.certificate.issuer);
+    let message = format!(
+        "{what} hangs on a signature by {algorithm} ({subject}, signed by {issuer}): etcd and Kubernetes, built with Go 1.18 or \
+         newer, refuse it."
+    );
+    Some(Candidate::new(Status::True, Severity::Warn, R::CertificateSignatureWeak, message).advice(format!(
+        "Have {subject} signed anew by {issuer} with SHA-256 or better (openssl x509 -noout -text shows the algorithm), before \
+         the next upgrade: Go up to 1.23 could be told to accept SHA-1, newer ones cannot."
+    )))
+}

@@ -1,0 +1,159 @@
+//! What a restart of this server takes from etcd's quorum: advice to restart has to agree with `EtcdQuorum`, which names
+//! whom not to restart.
+//!
+//! A restart takes this server's member away for a while. That is safe where the other voters are a quorum by themselves,
+//! and takes nothing where the member is out already, whatever else is true. Nobody restarts blindly: where it cannot be
+//! told, that is said first.
+
+use outrider_protocol::{CertificateUse, CertificatesFacts, Fact, NodeFacts};
+
+use crate::rules::etcd::quorum::{Health, Proof, Tally, quorum_of};
+use crate::rules::etcd::{rebuilt, view};
+use crate::wording::names;
+
+const NAMED: usize = 7;
+
+/// What a restart of this server does to etcd.
+pub(super) enum Reserve {
+    /// No quorum hangs on this server.
+    Free,
+    /// The other voters are a quorum without this one.
+    Held { member: String, is_out: bool, numbers: String, others: usize, quorum: usize },
+    /// It stops for as long as the restart takes, however well all are: one voter, or two.
+    Always { member: String, voters: usize },
+    /// It stops, and would not if those that are away were back.
+    Needed { member: String, numbers: String, away: String },
+    /// Quorum is lost already, and this member is not in it.
+    Lost { member: String, numbers: String },
+    /// Nobody knows.
+    Unknown { why: String },
+}
+
+impl Reserve {
+    pub(super) fn of(facts: &NodeFacts, certificates: &CertificatesFacts) -> Self {
+        let etcd = match &facts.checks.etcd {
+            Some(Fact::Known { value, .. }) => value,
+            Some(Fact::Absent { .. } | Fact::NotApplicable { .. }) => return Self::Free,
+            Some(Fact::Unknown { detail, .. }) => {
+                return Self::Unknown {
+                    why: format!("etcd could not be read here ({})", detail.trim_end_matches('.')),
+                };
+            }
+            None if !has_member(certificates) => return Self::Free,
+            None => {
+                return Self::Unknown {
+                    why: "etcd was not looked at here (outrider check --only etcd)".to_owned(),
+                };
+            }
+        };
+        let Some(list) = etcd.members.value() else {
+            return Self::Unknown { why: "its member list could not be read here".to_owned() };
+        };
+        let (list, _) = view::distinct(list);
+        let mut local = etcd.endpoints.iter().filter(|e| e.local);
+        let own = local.find_map(|e| {
+            view::member_of(e)
+                .or_else(|| list.members.iter().find(|m| view::publishes(m, e)).map(|m| m.id.as_str()))
+        });
+        let Some(own) = own else {
+            return Self::Unknown { why: "which member runs on this server is not known here".to_owned() };
+        };
+        if list.members.iter().any(|m| m.id == own && m.is_learner) {
+            return Self::Free;
+        }
+        let tally = view::tally(etcd, &list, rebuilt::kubernetes_nodes(etcd), facts.now);
+        Self::weigh(&tally, own)
+    }
+
+    fn weigh(tally: &Tally<'_>, own: &str) -> Self {
+        let Some(this) = tally.voters.iter().find(|v| v.id == own) else {
+            return Self::Unknown { why: "this server's member is not among the voters".to_owned() };
+        };
+        let others = || tally.voters.iter().filter(|v| v.id != own);
+        let count = |health| others().filter(|v| v.health == health).count();
+        let (voters, quorum) = (tally.voters.len(), quorum_of(tally.voters.len()));
+        let (healthy, unknown) = (count(Health::Healthy), count(Health::Unknown));
+        let is_out = matches!(this.health, Health::Down | Health::NoLeader);
+        let (member, numbers) = (this.name.to_string(), tally.numbers());
+        let lost = is_out && healthy + unknown < quorum;
+        if lost {
+            return Self::Lost { member, numbers };
+        }
+        if let Proof::Failed(why) = &tally.proof {
+            return Self::Unknown { why: format!("a linearizable read fails ({why})") };
+        }
+        if healthy >= quorum {
+            return Self::Held { member, is_out, numbers, others: healthy, quorum };
+        }
+        if healthy + unknown >= quorum {
+            let unseen = others().filter(|v| v.health == Health::Unknown).map(|v| &*v.name);
+            return Self::Unknown { why: format!("{} could not be asked", names(unseen, NAMED)) };
+        }
+        if healthy + 1 == voters {
+            return Self::Always { member, voters };
+        }
+        let away = others().filter(|v| v.health != Health::Healthy && v.may_return()).map(|v| &*v.name);
+        Self::Needed { member, numbers, away: names(away, NAMED) }
+    }
+
+    /// `advice`, which names a restart of this server, with what has to be so before it.
+    pub(super) fn before(&self, advice: String, trouble: Option<&str>) -> String {
+        let why = trouble.map_or_else(String::new, |trouble| {
+            format!(": {trouble}, so that the restart of exactly this server is its way back")
+        });
+        match self {
+            Self::Free => advice,
+            Self::Held { member, is_out: true, others, quorum, .. } => format!(
+                "{advice} It takes nothing from etcd: {others} other healthy voters hold the quorum of {quorum} without \
+                 {member}{why}."
+            ),
+            Self::Held { numbers, .. } => {
+                format!(
+                    "{advice} etcd bears it now ({numbers}); wait for this one to be healthy again before the next."
+                )
+            }
+            Self::Always { member, voters: 1 } => format!(
+                "{advice} {member} is the only voter, so etcd is away while it restarts: choose the minute, with a fresh \
+                 snapshot."
+            ),
+            Self::Always { member, voters } => format!(
+                "{advice} With {voters} voters etcd has no quorum while {member} restarts (tolerates 0): choose the minute, \
+                 or add a third server first."
+            ),
+            Self::Needed { member, numbers, away } => {
+                let first = match away.as_str() {
+                    "" => "First win tolerance back as EtcdMembership tells".to_owned(),
+                    away => format!("First bring {away} back (EtcdQuorum)"),
+                };
+                format!(
+                    "Not yet: without {member} of this server etcd has no quorum ({numbers}). {first}, then restart, one \
+                     server at a time. {advice}"
+                )
+            }
+            Self::Lost { member, numbers } => format!(
+                "{advice} It takes nothing from etcd: quorum is lost already ({numbers}), and {member} is not in it{why}."
+            ),
+            Self::Unknown { why } => format!(
+                "First see that etcd tolerates it (EtcdQuorum: at least 1 more), for {why}; then restart, one server at a \
+                 time. {advice}"
+            ),
+        }
+    }
+
+    /// Whether a restart of this server takes nothing from etcd because its member is out.
+    pub(super) fn out(&self) -> Option<&str> {
+        match self {
+            Self::Held { member, is_out: true, .. } | Self::Lost { member, .. } => Some(member),
+            _ => None,
+        }
+    }
+}
+
+/// Whether the files and ports are those of a server with a member of etcd.
+fn has_member(certificates: &CertificatesFacts) -> bool {
+    let by_port = certificates.served.iter().any(|s| s.name.starts_with("etcd"));
+    by_port
+        || certificates.files.iter().any(|file| {
+            file.usage == CertificateUse::Server && file.path.ends_with("/etcd/server-client.crt")
+        })
+}
