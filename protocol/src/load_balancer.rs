@@ -82,6 +82,107 @@ pub struct LoadBalancerFacts {
     /// What `/cacerts` publishes.
     #[serde(default)]
     pub ca: Option<Fact<CaFacts>>,
+    /// Addresses that were silent for a moment within the pass, and answered every try after it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gaps: Vec<GapFacts>,
+    /// Who answers for the addresses of the name in this machine's own network (`/proc/net/arp`: IPv4 only).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub neighbours: Vec<AddressHolder>,
+    /// Addresses that went from one machine to another while they were watched, in the last hour, the newest at the end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moves: Vec<AddressMove>,
+    /// How long a silent connection lasts; absent while `idle_test` is not set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<Fact<IdleFacts>>,
+}
+
+/// A moment of silence: tries that failed one after another, and none since.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GapFacts {
+    /// The address.
+    pub address: String,
+    /// Tries that failed.
+    pub failed: u32,
+    /// The end of the last try before them, or the beginning of the pass.
+    pub from: Timestamp,
+    /// The first try that came through again.
+    pub until: Timestamp,
+    /// Tries that were made after that to be sure, all of which came through.
+    pub confirmed: u32,
+}
+
+/// Who answers for an address in a network of this machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AddressHolder {
+    /// The address.
+    pub address: String,
+    /// The hardware address behind it.
+    pub mac: String,
+}
+
+/// An address that another machine answers for than before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AddressMove {
+    /// The address.
+    pub address: String,
+    /// Hardware address before.
+    pub from: String,
+    /// Hardware address since.
+    pub to: String,
+    /// When that was seen.
+    pub at: Timestamp,
+}
+
+open_enum! {
+    /// On what the patience with silence is measured.
+    IdleManner {
+        /// A WebSocket through Rancher, as a shell is one.
+        WebSocket = "websocket",
+        /// A connection on which one request was answered. To a balancer in L4 it is what a WebSocket is.
+        KeptAlive = "kept-alive",
+    }
+}
+
+open_enum! {
+    /// How a silent connection ended.
+    IdleEnd {
+        /// Somebody closed or reset it.
+        Cut = "cut",
+        /// It was still good when the time of the test was up.
+        Held = "held",
+        /// Nobody closed it, and when the time of the test was up nothing came back: forgotten on the way.
+        Lost = "lost",
+    }
+}
+
+/// What became of a connection on which nothing was said (`facts/rancher-load-balancer.md`, E9).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct IdleFacts {
+    /// What was held.
+    pub manner: IdleManner,
+    /// Seconds after which the test gives up.
+    pub limit_seconds: f64,
+    /// Through the balancer.
+    pub through: IdleHold,
+    /// The same past the balancer, where the first was cut and a backend may be tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub straight: Option<Fact<IdleHold>>,
+}
+
+/// One connection that was held in silence.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct IdleHold {
+    /// Address and port.
+    pub peer: String,
+    /// Seconds from the last byte to the end.
+    pub seconds: f64,
+    /// How it ended.
+    pub end: IdleEnd,
 }
 
 /// What Rancher publishes at `/cacerts`, as one address of the balancer gave it (`facts/rancher-load-balancer.md`, 6).
@@ -133,10 +234,18 @@ open_enum! {
         Redirect = "redirect",
         /// `GET /` over plain http with `X-Forwarded-Proto: https`, as any client may write; must redirect all the same.
         ForgedRoot = "forged-root",
+        /// `GET /` over https as a client that claims another name and port for it ([`STRANGE_HOST`], [`STRANGE_PORT`]): whoever
+        /// ends TLS must overwrite them.
+        ForgedAddress = "forged-address",
+        /// The same with `X-Forwarded-Proto: http`.
+        ForgedProto = "forged-proto",
         /// `GET` of a path nobody serves; a 200 means a default backend answers.
         Nonsense = "nonsense",
         /// `GET /` at a backend with `X-Forwarded-Proto: https`.
         ForwardedRoot = "forwarded-root",
+        /// The same with [`STRANGE_HOST`] and [`STRANGE_PORT`] as `X-Forwarded-Host` and `X-Forwarded-Port`: what the ingress
+        /// passes on of them shows in Rancher's links.
+        ForwardedAddress = "forwarded-address",
         /// `GET /` at a backend without that header.
         PlainRoot = "plain-root",
         /// `GET /healthz` at a backend with the backend's own address as Host, as balancers ask; the answer tells which
@@ -156,6 +265,11 @@ open_enum! {
         CaCerts = "cacerts",
     }
 }
+
+/// A name that is nobody's, sent in forwarded headers to see who passes it on.
+pub const STRANGE_HOST: &str = "outrider.invalid";
+/// The same for a port.
+pub const STRANGE_PORT: u16 = 61_443;
 
 open_enum! {
     /// Whom a try goes to.

@@ -42,6 +42,12 @@ pub struct PathTries {
     /// Cause of the last failure; absent when an answer told it, or none failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<UnknownCause>,
+    /// No try of the newest pass came through, of three or more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub down: bool,
+    /// Hardware address that answers for it in the node's own network; empty where it is in another, or an IPv6 one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub mac: String,
 }
 
 impl BalancerPaths {
@@ -52,7 +58,8 @@ impl BalancerPaths {
         all.chain(self.paths.iter().map(|path| {
             let good = path.tries.saturating_sub(path.failed);
             let about = good.checked_ilog2().map_or(0, |log| log + 1).min(6);
-            format!("{} {} {} {about}", path.target, path.peer, path.failed.min(4))
+            let (target, peer, down, mac) = (&path.target, &path.peer, path.down, &path.mac);
+            format!("{target} {peer} {} {about} {down} {mac}", path.failed.min(4))
         }))
     }
 }

@@ -308,6 +308,12 @@ reason_codes! {
         "Some addresses of the balancer do not accept connections.";
     BalancerDown = "BalancerDown", Error..=Error, "103a28a3279a5e1cae02a63a752b260d",
         "No address of the balancer accepts connections.";
+    BalancerGap = "BalancerGap", Info..=Info, "94e6b4a6f79e442e90726c7044fe4848",
+        "An address of the balancer was silent for a moment and answers again.";
+    BalancerMoved = "BalancerMoved", Info..=Info, "bc3a3af11f6b4f7cac7e6a31468f2845",
+        "An address of the balancer has moved to another machine.";
+    BalancerContested = "BalancerContested", Warn..=Warn, "de1c703cc21e42caae1609c2d9524d63",
+        "More than one machine answers for an address of the balancer.";
     BalancerCertificateWrong = "BalancerCertificateWrong", Warn..=Error, "a868ae074ec95c418701c365b94a9664",
         "The certificate seen at the balancer is not good for its name.";
     BalancerCertificateEnding = "BalancerCertificateEnding", Info..=Error, "147c9a572f615338b5673fccd58d818c",
@@ -357,7 +363,7 @@ reason_codes! {
     ForwardedAddressWrong = "ForwardedAddressWrong", Error..=Error, "8236c3af71174b2a85b630490c88fab4",
         "Rancher takes itself for another address than the one people use.";
     ForwardedHeaderForged = "ForwardedHeaderForged", Warn..=Warn, "a93b6157d8bd481ab83ff060400570f3",
-        "A client on plain http may claim https.";
+        "A client's own X-Forwarded headers are believed.";
     ProxyProtocolMissing = "ProxyProtocolMissing", Error..=Error, "5fe7240a7f9a44f9a4ee66a54fb5a44b",
         "A side expects the PROXY protocol and does not get it.";
     ProxyProtocolUnexpected = "ProxyProtocolUnexpected", Error..=Error, "26a06f63cb77454599c81c13e141863a",
@@ -376,6 +382,8 @@ reason_codes! {
         "The WebSocket handshake is redirected.";
     WebSocketHttp2Differs = "WebSocketHttp2Differs", Warn..=Warn, "d051d6cded67401f8d065d143dfe36e7",
         "WebSockets pass over HTTP/1.1 and not over HTTP/2.";
+    WebSocketCutIdle = "WebSocketCutIdle", Warn..=Error, "53a074a6676c43aab2942f3a7bceb570",
+        "A WebSocket in which nothing is said is cut earlier than Rancher's shells need.";
     CaTrusted = "CaTrusted", Ok..=Ok, "4d90d2b6f2e041119b4a956953df6db8",
         "Agents can trust Rancher by what it publishes.";
     CaChecksumMismatch = "CaChecksumMismatch", Error..=Error, "183df943882b48fd8f03a40d81bac490",

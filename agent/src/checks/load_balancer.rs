@@ -7,17 +7,34 @@ use outrider_protocol::{Fact, LoadBalancerFacts};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use super::idle::IdleTests;
+use super::moves::Moves;
 use crate::config::LoadBalancerSettings;
 use crate::sense::{SenseContext, load_balancer};
 
 /// Shared by the passes, which follow one another.
 #[derive(Clone, Default)]
-pub(super) struct BalancerWatch(Arc<Mutex<Option<Pass>>>);
+pub(super) struct BalancerWatch(Arc<Mutex<Memory>>);
+
+#[derive(Default)]
+struct Memory {
+    last: Option<Pass>,
+    idle: IdleTests,
+    moves: Moves,
+}
 
 struct Pass {
     began: Instant,
     settings: Vec<LoadBalancerSettings>,
     facts: Fact<Vec<LoadBalancerFacts>>,
+}
+
+impl Pass {
+    fn tend(&mut self, cx: &SenseContext, idle: &mut IdleTests) {
+        if let Fact::Known { value, .. } = &mut self.facts {
+            idle.tend(cx, &self.settings, value);
+        }
+    }
 }
 
 impl BalancerWatch {
@@ -30,16 +47,26 @@ impl BalancerWatch {
         per_minute: u32,
         limit: Duration,
     ) -> Fact<Vec<LoadBalancerFacts>> {
-        let mut last = self.0.lock().await;
-        if let Some(pass) = last.as_ref().filter(|pass| pass.settings == settings)
+        let mut memory = self.0.lock().await;
+        let Memory { last, idle, moves } = &mut *memory;
+        if let Some(pass) = last.as_mut().filter(|pass| pass.settings == settings)
             && pass.began.elapsed() < pause(&pass.facts, per_minute)
         {
+            pass.tend(cx, idle);
             return pass.facts.clone();
         }
         let began = Instant::now();
-        let facts = load_balancer::read(cx, settings, limit).await;
-        *last = Some(Pass { began, settings: settings.to_vec(), facts: facts.clone() });
-        facts
+        let mut facts = load_balancer::read(cx, settings, limit).await;
+        if let Fact::Known { value, .. } = &mut facts {
+            moves.take(value);
+        }
+        // A program that makes one pass and ends holds no connection.
+        let is_first = last.is_none();
+        let pass = last.insert(Pass { began, settings: settings.to_vec(), facts });
+        if !is_first {
+            pass.tend(cx, idle);
+        }
+        pass.facts.clone()
     }
 }
 

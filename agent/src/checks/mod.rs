@@ -7,9 +7,11 @@
 mod certificates;
 mod credentials;
 mod etcd;
+mod idle;
 mod kubernetes;
 mod load_balancer;
 mod mailbox;
+mod moves;
 mod pass;
 mod sensors;
 

@@ -194,6 +194,10 @@ pub struct LoadBalancerSettings {
     pub resolve: BTreeMap<String, Vec<IpAddr>>,
     /// Whether this node tries the backends: servers do, nodes whose profile is an agent's do not.
     pub try_backends: bool,
+    /// How long a silent connection is held, once a day; none: that is not measured.
+    pub idle_test: Option<Duration>,
+    /// A file with the token of a Rancher user, for a WebSocket to hold.
+    pub idle_test_token_file: Option<PathBuf>,
 }
 
 impl Default for LoadBalancerSettings {
@@ -214,6 +218,8 @@ impl Default for LoadBalancerSettings {
             tries: 3,
             resolve: BTreeMap::new(),
             try_backends: true,
+            idle_test: None,
+            idle_test_token_file: None,
         }
     }
 }

@@ -84,6 +84,8 @@ backend_http_port = 8080
 agent_tls_mode = "strict"
 tries = 5
 resolve = { "rancher.example" = ["192.0.2.10"] }
+idle_test = "31m"
+idle_test_token_file = "/etc/outrider/idle-token"
 
 [topology]
 mode = "verify"
@@ -153,6 +155,8 @@ fn every_key_of_the_contract_is_read() {
         balancer.backends,
         ["192.0.2.11:8080".parse().unwrap(), "[2001:db8::2]:8080".parse().unwrap()]
     );
+    assert_eq!(balancer.idle_test, Some(Duration::from_secs(31 * 60)));
+    assert_eq!(balancer.idle_test_token_file.as_deref(), Some(Path::new("/etc/outrider/idle-token")));
     assert_eq!(balancer.resolve["rancher.example"], ["192.0.2.10".parse::<std::net::IpAddr>().unwrap()]);
     assert_eq!(s.topology.mode, "verify");
     assert!(s.guest_agent.manage);

@@ -319,6 +319,8 @@ fn load_balancer(section: &mut Section) -> Option<LoadBalancerSettings> {
         tries: section.integer("tries", 1, 20).and_then(|i| u32::try_from(i).ok()).unwrap_or(3),
         resolve: section.addresses_by_name("resolve"),
         try_backends: true,
+        idle_test: section.duration("idle_test", 10 * SECOND, 2 * 3600 * SECOND),
+        idle_test_token_file: section.text("idle_test_token_file", path),
     };
     let Some(url) = url else {
         if !written_url {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use outrider_diagnosis as diagnosis;
 use outrider_protocol::{
-    AgentFacts, Check, CheckFacts, Condition, Fact, Identity, Latch, NodeConditions, NodeFacts, NodeNetwork,
-    NodeRef, NodeState, Severity, Timestamp, Transition, TypeMeta, UnknownCause,
+    AgentFacts, Check, CheckFacts, Condition, Fact, Identity, InterfaceFacts, Latch, NodeConditions,
+    NodeFacts, NodeNetwork, NodeRef, NodeState, Severity, Timestamp, Transition, TypeMeta, UnknownCause,
 };
 
 use super::paths::PathMemory;
@@ -297,6 +297,22 @@ pub(super) fn network_of(checks: &CheckFacts) -> Option<NodeNetwork> {
     checks.kubernetes.as_ref()?.value()?.network.value().cloned()
 }
 
+/// Beginnings of the names of interfaces whose addresses are a container network's and not the machine's.
+const CONTAINER_NETWORKS: [&str; 11] =
+    ["cali", "cilium", "cni", "docker", "flannel", "kube-", "lxc", "nodelocaldns", "podman", "tunl", "vxlan"];
+/// Addresses that are told.
+const MAX_ADDRESSES: usize = 32;
+
+/// The machine's addresses, those of hardware first: a bond, a VLAN or a bridge has no device behind it and holds the
+/// address of many a server.
+fn addresses_of(interfaces: &[InterfaceFacts]) -> Vec<String> {
+    let is_containers =
+        |i: &&InterfaceFacts| CONTAINER_NETWORKS.iter().any(|begin| i.name.starts_with(begin));
+    let hardware = interfaces.iter().filter(|i| !i.is_virtual);
+    let software = interfaces.iter().filter(|i| i.is_virtual && !is_containers(i));
+    hardware.chain(software).flat_map(|i| i.addresses.iter().cloned()).take(MAX_ADDRESSES).collect()
+}
+
 /// The marks of this machine; empty ones where nothing is known.
 pub(super) fn identity_of(checks: &CheckFacts) -> Identity {
     let Some(host) = checks.host.as_ref().and_then(Fact::value) else { return Identity::default() };
@@ -306,9 +322,35 @@ pub(super) fn identity_of(checks: &CheckFacts) -> Identity {
     Identity {
         machine_id_hash: text(&host.machine_id_hash),
         system_uuid: text(&host.system_uuid),
-        macs: real.clone().map(|i| i.mac.clone()).filter(|mac| !mac.is_empty()).collect(),
+        macs: real.map(|i| i.mac.clone()).filter(|mac| !mac.is_empty()).collect(),
         boot_id: text(&host.boot_id),
         instance_id: text(&host.instance_id),
-        addresses: real.flat_map(|i| i.addresses.iter().cloned()).collect(),
+        addresses: addresses_of(interfaces),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bonds_address_is_the_machines_and_a_container_networks_is_not() {
+        let interface = |name: &str, is_virtual, address: &str| InterfaceFacts {
+            name: name.into(),
+            mac: String::new(),
+            addresses: vec![address.into()],
+            up: true,
+            is_virtual,
+        };
+        let found = addresses_of(&[
+            interface("bond0", true, "10.0.0.1/24"),
+            interface("cni0", true, "10.42.0.1/24"),
+            interface("ens3", false, "192.0.2.1/24"),
+            interface("flannel.1", true, "10.42.0.0/32"),
+            interface("kube-ipvs0", true, "10.43.0.1/32"),
+        ]);
+        assert_eq!(found, ["192.0.2.1/24", "10.0.0.1/24"]);
+        let many: Vec<_> = (0..99).map(|i| interface("ens3", false, &format!("10.0.0.{i}/24"))).collect();
+        assert_eq!(addresses_of(&many).len(), MAX_ADDRESSES);
     }
 }

@@ -17,7 +17,7 @@ use outrider_protocol::{
 
 use super::Member;
 use crate::finding::{Finding, Judgement};
-use crate::rules::load_balancer::{host_of, is_at_port, is_of_peer};
+use crate::rules::load_balancer::{host_of, is_at_port, is_of_peer, without_gaps};
 use crate::wording::{Count, names};
 
 mod whose;
@@ -26,14 +26,20 @@ const TYPE: ConditionType = ConditionType::LoadBalancerReachable;
 /// Reports of one moment arrive one after another.
 const RAISE: std::time::Duration = std::time::Duration::from_secs(10);
 const CLEAR: std::time::Duration = std::time::Duration::from_secs(30);
+/// An address that moved is seen by one node after another: until each has looked again, for which twice the age of the
+/// oldest look is given, and no less than this.
+const MOVED: std::time::Duration = std::time::Duration::from_secs(90);
 const NAMED: usize = 7;
 /// Most paths of one balancer that a report carries.
 const MAX_PATHS: usize = 32;
+/// Tries of one pass that tell a way that is cut off from one that is bad now and then.
+const CUT_OFF: u32 = 3;
 /// Failures that are no accident.
 const FAILURES: u32 = 2;
 
 /// What one pass of a node came to, by path.
 pub fn paths_of(facts: &LoadBalancerFacts) -> BalancerPaths {
+    let facts = &*without_gaps(facts);
     let mut paths: Vec<PathTries> = Vec::new();
     let at = facts.probes.iter().map(|p| p.at).max().unwrap_or(facts.addresses.at());
     for probe in &facts.probes {
@@ -49,7 +55,18 @@ pub fn paths_of(facts: &LoadBalancerFacts) -> BalancerPaths {
         let known = paths.iter().position(|p| p.target == probe.target && p.peer == probe.peer);
         let place = known.unwrap_or_else(|| {
             let (target, peer) = (probe.target.clone(), probe.peer.clone());
-            paths.push(PathTries { target, peer, tries: 0, failed: 0, timed_out: 0, cause: None });
+            let behind = facts.neighbours.iter().find(|n| is_way_in && n.address == host_of(&peer));
+            let mac = behind.map(|n| n.mac.clone()).unwrap_or_default();
+            paths.push(PathTries {
+                target,
+                peer,
+                tries: 0,
+                failed: 0,
+                timed_out: 0,
+                cause: None,
+                down: false,
+                mac,
+            });
             paths.len() - 1
         });
         let Some(path) = paths.get_mut(place) else { continue };
@@ -61,6 +78,7 @@ pub fn paths_of(facts: &LoadBalancerFacts) -> BalancerPaths {
         }
     }
     paths.truncate(MAX_PATHS);
+    paths.iter_mut().for_each(|path| path.down = path.tries >= CUT_OFF && path.failed == path.tries);
     let untried = match &facts.addresses {
         Fact::Unknown { cause, .. } => cause.to_string(),
         Fact::Absent { .. } => UnknownCause::NameNotResolved.to_string(),
@@ -170,6 +188,12 @@ impl Row<'_> {
 
     fn all(&self) -> Tally {
         Tally::sum(self.through.values())
+    }
+
+    /// Nothing comes through: in no pass that is remembered, or now, whatever came through before.
+    fn is_cut_off(&self) -> bool {
+        let mut through = self.paths.iter().filter(|t| t.target == ProbeTarget::Balancer).peekable();
+        self.all().good == 0 || (through.peek().is_some() && through.all(|t| t.down))
     }
 }
 
@@ -403,6 +427,19 @@ fn judge(b: &Balancer<'_>, now: Timestamp) -> Finding {
         };
         return finding(Status::Unknown, Severity::Info, R::PathsUntried, message);
     }
+    if let Some((split, oldest)) = split(b) {
+        let message = format!(
+            "Nodes of one network are answered by different machines {split}. {} of {} tries came through.{quiet}",
+            all.good,
+            all.tries()
+        );
+        let until_all_looked = MOVED.max(now.since(oldest) * 2);
+        let finding = finding(Status::True, Severity::Warn, R::BalancerContested, message);
+        return finding.waits(until_all_looked, CLEAR).advice(
+            "Two balancers hold one address: see whether they hear each other's VRRP (protocol 112, or keepalived's \
+             unicast_peer); ip address on both shows who holds it. A bond in mode balance-alb looks the same, and is none.",
+        );
+    }
     let message = format!(
         "{} of {} tries at {} from {} came through{}.{quiet}",
         all.good,
@@ -413,4 +450,20 @@ fn judge(b: &Balancer<'_>, now: Timestamp) -> Finding {
     );
     let severity = if all.failed == 0 && b.quiet.is_empty() { Severity::Ok } else { Severity::Info };
     finding(Status::True, severity, R::PathsWork, message)
+}
+
+/// An address of the balancer for which different machines answer nodes of one network: where, and who is answered by
+/// which; with the time of the oldest look.
+fn split(b: &Balancer<'_>) -> Option<(String, Timestamp)> {
+    let mut behind: BTreeMap<(&str, &str), BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
+    for row in b.rows.iter().filter(|row| !row.network.is_empty()) {
+        for tries in row.paths.iter().filter(|t| t.target == ProbeTarget::Balancer && !t.mac.is_empty()) {
+            let of = behind.entry((host_of(&tries.peer), &row.network)).or_default();
+            of.entry(&tries.mac).or_default().push(row.node);
+        }
+    }
+    let ((address, _), machines) = behind.into_iter().find(|(_, machines)| machines.len() > 1)?;
+    let each = machines.iter().map(|(mac, nodes)| format!("{mac} ({})", names(nodes, NAMED)));
+    let oldest = b.rows.iter().map(|row| row.at).min()?;
+    Some((format!("at {address}: {}", names(each, NAMED)), oldest))
 }

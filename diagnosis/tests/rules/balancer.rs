@@ -1,17 +1,17 @@
-//! Case TC08 and the way to the balancer.
+//! Case TC08, and what comes out behind the balancer.
 
 use outrider_diagnosis::{Finding, judge};
 use outrider_protocol::ProbeKind as K;
 use outrider_protocol::ProbeTarget::{Backend, Balancer};
 use outrider_protocol::*;
 
-use crate::world::{self, Change, DAY, absent, ago, ahead, balancer, dead, http, known, probe, unknown};
+use crate::world::{self, Change, balancer, dead, http, known, probe, unknown};
 use crate::{expect, only};
 
-const LB: &str = "192.0.2.10:443";
+pub(crate) const LB: &str = "192.0.2.10:443";
 const SELF: &str = "https://rancher.x/";
 
-fn findings(b: LoadBalancerFacts) -> (Finding, Finding) {
+pub(crate) fn findings(b: LoadBalancerFacts) -> (Finding, Finding) {
     let j = judge(&world::node_facts(CheckFacts {
         load_balancer: Some(known(vec![b])),
         ..CheckFacts::default()
@@ -26,7 +26,7 @@ fn forwarding(probes: Vec<Probe>) -> Finding {
     findings(balancer(probes)).1
 }
 
-fn reachable(b: LoadBalancerFacts) -> Finding {
+pub(crate) fn reachable(b: LoadBalancerFacts) -> Finding {
     findings(b).0
 }
 
@@ -342,78 +342,6 @@ fn plain_http_has_to_redirect() {
     assert_eq!(f.reason, ReasonCode::ForwardingWorks, "{f:#?}");
 }
 
-#[test]
-fn an_unreachable_balancer_is_told_by_reachable_and_unknown_behind() {
-    let (r, f) = findings(balancer(vec![
-        dead(K::Connect, Balancer, LB, UnknownCause::ConnectionRefused),
-        dead(K::Root, Balancer, LB, UnknownCause::TimedOut),
-    ]));
-    expect(
-        &r,
-        Status::False,
-        Severity::Error,
-        ReasonCode::BalancerDown,
-        &["192.0.2.10", "2 of 2 tries", "ConnectionRefused", "443"],
-    );
-    expect(&f, Status::Unknown, Severity::Warn, ReasonCode::Unreachable, &["LoadBalancerReachable"]);
-}
-
-#[test]
-fn every_address_is_judged_by_itself() {
-    let f = reachable(balancer(vec![
-        probe(K::Connect, Balancer, LB, None),
-        dead(K::Connect, Balancer, "[2001:db8::10]:443", UnknownCause::TimedOut),
-    ]));
-    expect(
-        &f,
-        Status::False,
-        Severity::Error,
-        ReasonCode::BalancerPartlyDown,
-        &["1 of 2 addresses", "2001:db8::10", "TimedOut"],
-    );
-    // One try in four at one address: the look of a hairpin.
-    let mut probes = vec![probe(K::Root, Balancer, LB, Some(http(200, "", ""))); 3];
-    probes.push(dead(K::Root, Balancer, LB, UnknownCause::TimedOut));
-    let f = reachable(balancer(probes));
-    expect(
-        &f,
-        Status::False,
-        Severity::Error,
-        ReasonCode::BalancerPartlyDown,
-        &["1 of 1 addresses", "only now and then", "1 of 4 tries", "hairpin"],
-    );
-}
-
-/// A node that is itself a backend, at 10.0.0.1: tries that come back to it time out where the client's address is kept.
-#[test]
-fn a_hairpin_is_suspected_on_backends_only() {
-    let seen = |backend: &str, cause: UnknownCause| {
-        let mut probes = vec![probe(K::Root, Balancer, LB, Some(http(200, "", ""))); 2];
-        probes.push(dead(K::Root, Balancer, LB, cause));
-        let mut host = world::host();
-        if let Fact::Known { value, .. } = &mut host.interfaces {
-            value[0].addresses = vec!["10.0.0.1/24".into()];
-        }
-        let checks = CheckFacts {
-            host: Some(known(host)),
-            load_balancer: Some(known(vec![
-                balancer(probes).with(|b| b.backends = Some(known(vec![backend.to_owned()]))),
-            ])),
-            ..CheckFacts::default()
-        };
-        only(&judge(&world::node_facts(checks)), ConditionType::LoadBalancerReachable)
-    };
-    let f = seen("10.0.0.1:443", UnknownCause::TimedOut);
-    let words = ["This node (10.0.0.1) is itself a backend", "1 of 3 tries", "targets by IP"];
-    expect(&f, Status::False, Severity::Error, ReasonCode::BalancerPartlyDown, &words);
-    for other in
-        [seen("10.0.0.2:443", UnknownCause::TimedOut), seen("10.0.0.1:443", UnknownCause::ConnectionRefused)]
-    {
-        assert_eq!(other.reason, ReasonCode::BalancerPartlyDown);
-        assert!(!other.message.contains("itself a backend"), "{other:#?}");
-    }
-}
-
 /// Straight at a backend the header is honoured, so what loops through the balancer is the balancer's own doing where what
 /// Rancher redirects without the header is answered, or where /ping is redirected.
 #[test]
@@ -450,288 +378,11 @@ fn what_answers_on_the_nodes_redirects_without_end() {
 }
 
 #[test]
-fn a_try_with_a_proxy_header_is_none_of_the_way_to_the_balancer() {
-    let f = reachable(balancer(vec![
-        probe(K::Connect, Balancer, LB, None),
-        probe(K::ProxyPing, Balancer, LB, None).with(|p| p.tls = unknown(UnknownCause::TlsFailed)),
-    ]));
-    assert_eq!(f.reason, ReasonCode::BalancerAnswers, "{f:#?}");
-}
-
-#[test]
-fn names_that_do_not_resolve() {
-    for b in [
-        balancer(vec![]).with(|b| b.addresses = absent("DNS")),
-        balancer(vec![]).with(|b| b.addresses = known(vec![])),
-    ] {
-        expect(&reachable(b), Status::False, Severity::Error, ReasonCode::NameNotResolved, &["rancher.x"]);
-    }
-    let b = balancer(vec![]).with(|b| b.addresses = unknown(UnknownCause::TimedOut));
-    assert_eq!(reachable(b).status, Status::Unknown);
-}
-
-#[test]
-fn tries_that_failed_here_say_nothing_about_the_balancer() {
-    let f = reachable(balancer(vec![dead(K::Connect, Balancer, LB, UnknownCause::PermissionDenied)]));
-    expect(&f, Status::Unknown, Severity::Warn, ReasonCode::PermissionDenied, &[]);
-    let f = reachable(balancer(vec![]));
-    expect(&f, Status::Unknown, Severity::Info, ReasonCode::NotYetRead, &[]);
-}
-
-fn with_certificate(change: impl Fn(&mut TlsFacts)) -> Finding {
-    let mut p = probe(K::Connect, Balancer, LB, None);
-    if let Fact::Known { value, .. } = &mut p.tls {
-        change(value);
-    }
-    reachable(balancer(vec![probe(K::Root, Balancer, LB, Some(http(200, "", ""))), p]))
-}
-
-#[test]
-fn a_clock_that_is_known_to_be_wrong_ends_no_certificate() {
-    let mut p = probe(K::Connect, Balancer, LB, None);
-    if let Fact::Known { value, .. } = &mut p.tls {
-        value.chain[0].not_after = ago(3 * DAY);
-        value.trust = known("the certificate expired 3 days ago by this clock (is a clock wrong?)".into());
-    }
-    let judged = |ahead_ms| {
-        let mut clock = world::clock();
-        clock.coordinator =
-            known(ClockOffset { offset_ms: ahead_ms, uncertainty_ms: 20, peer: "c.example".into() });
-        let checks = CheckFacts {
-            load_balancer: Some(known(vec![balancer(vec![p.clone()])])),
-            clock: Some(known(clock)),
-            ..CheckFacts::default()
-        };
-        only(&judge(&world::node_facts(checks)), ConditionType::LoadBalancerReachable)
-    };
-    assert_eq!(judged(0).reason, ReasonCode::BalancerCertificateEnding);
-    let f = judged(50 * 86_400_000);
-    expect(
-        &f,
-        Status::True,
-        Severity::Warn,
-        ReasonCode::BalancerCertificateWrong,
-        &["by this clock", "Compare the clocks first"],
-    );
-}
-
-#[test]
-fn certificates_name_trust_and_time() {
-    expect(
-        &with_certificate(|_| {}),
-        Status::True,
-        Severity::Ok,
-        ReasonCode::BalancerAnswers,
-        &["2 of 2 tries"],
-    );
-    let f = with_certificate(|t| {
-        t.name_matches = false;
-        t.chain[0].sans = vec!["other.x".into(), "10.0.0.9".into()];
-    });
-    expect(
-        &f,
-        Status::False,
-        Severity::Error,
-        ReasonCode::BalancerCertificateWrong,
-        &["rancher.x", "other.x, 10.0.0.9"],
-    );
-    let f = with_certificate(|t| t.trust = known("unable to get local issuer".into()));
-    expect(
-        &f,
-        Status::True,
-        Severity::Warn,
-        ReasonCode::BalancerCaUnknown,
-        &["unable to get local issuer", "ca in", "CN=ca"],
-    );
-    let f = with_certificate(|t| t.trust = unknown(UnknownCause::IoError));
-    assert_eq!(f.reason, ReasonCode::BalancerAnswers);
-    let f = with_certificate(|t| t.chain[0].not_after = ago(3 * DAY));
-    expect(&f, Status::False, Severity::Error, ReasonCode::BalancerCertificateEnding, &["ended 3 days ago"]);
-    let f = with_certificate(|t| t.chain[0].not_before = ahead(3600));
-    expect(
-        &f,
-        Status::False,
-        Severity::Error,
-        ReasonCode::BalancerCertificateWrong,
-        &["not valid before", "60 min", "clock"],
-    );
-    let f = with_certificate(|t| {
-        let mut issuer = t.chain[0].clone();
-        issuer.not_after = ago(1);
-        t.chain.push(issuer);
-    });
-    expect(
-        &f,
-        Status::False,
-        Severity::Error,
-        ReasonCode::BalancerCertificateEnding,
-        &["An issuer's certificate"],
-    );
-}
-
-#[test]
-fn certificates_of_a_year_and_of_ninety_days() {
-    let left = |life: u64, left: u64| {
-        with_certificate(|t| {
-            t.chain[0].not_after = ahead(left * DAY);
-            t.chain[0].not_before = ahead(left * DAY).before(std::time::Duration::from_secs(life * DAY));
-        })
-    };
-    let severity = |life, days| {
-        let f = left(life, days);
-        assert!(f.status == Status::True);
-        assert_eq!(f.severity == Severity::Ok, f.reason == ReasonCode::BalancerAnswers);
-        f.severity
-    };
-    assert_eq!(
-        [severity(365, 121), severity(365, 119), severity(365, 29), severity(365, 6)],
-        [Severity::Ok, Severity::Info, Severity::Warn, Severity::Error]
-    );
-    // Renewed with a third of its life left: no word before that.
-    assert_eq!(
-        [severity(90, 31), severity(90, 29), severity(90, 21), severity(90, 6)],
-        [Severity::Ok, Severity::Info, Severity::Warn, Severity::Error]
-    );
-}
-
-#[test]
-fn no_tls_on_the_https_port() {
-    let mut p = probe(K::Connect, Balancer, LB, None);
-    p.tls = unknown(UnknownCause::TlsFailed);
-    expect(&reachable(balancer(vec![p])), Status::False, Severity::Error, ReasonCode::TlsFailed, &[LB]);
-}
-
-#[test]
 fn without_balancers_nothing_applies() {
     let j =
         judge(&world::node_facts(CheckFacts { load_balancer: Some(known(vec![])), ..CheckFacts::default() }));
     assert!(j.findings.is_empty());
     assert_eq!(j.not_applicable[0].check, Check::LoadBalancer);
-}
-
-#[test]
-fn a_missing_intermediate_is_told_from_an_authority_that_is_not_known() {
-    let between = |t: &mut TlsFacts| {
-        t.trust = known("unknown issuer".into());
-        t.chain[0].issuer = "CN=middle".into();
-    };
-    let middle = || CertificateFacts {
-        subject: "CN=middle".into(),
-        sha256: "m".into(),
-        ..world::certificate("middle")
-    };
-    let root =
-        || CertificateFacts { subject: "CN=r".into(), issuer: "CN=r".into(), sha256: "r".into(), ..middle() };
-    let expect = |f: &Finding, reason, words: &[&str]| {
-        expect(f, Status::True, Severity::Warn, reason, words);
-    };
-    use ReasonCode::{BalancerCaUnknown as Unknown, BalancerChainIncomplete as Incomplete};
-    // Nothing tells: both are said.
-    expect(&with_certificate(between), Unknown, &["CN=middle", "not sent", "intermediate"]);
-    // The certificate itself says where its issuer's is to be had.
-    let f = with_certificate(|t| {
-        between(t);
-        t.issuer_at = "http://ca.example/middle.crt".into();
-    });
-    expect(&f, Incomplete, &["http://ca.example/middle.crt", "fullchain", "tls-rancher-ingress"]);
-    let f = with_certificate(|t| {
-        between(t);
-        t.chain[0].issuer = "CN=Example Issuing CA 3".into();
-    });
-    expect(&f, Incomplete, &["by its name"]);
-    // An intermediate of another chain was sent.
-    let f = with_certificate(|t| {
-        between(t);
-        t.chain.push(CertificateFacts { subject: "CN=old middle".into(), ..middle() });
-    });
-    expect(&f, Incomplete, &["did not issue"]);
-    // The whole chain was sent; its root is nobody's.
-    let f = with_certificate(|t| {
-        between(t);
-        t.chain.push(CertificateFacts { issuer: "CN=r".into(), ..middle() });
-        t.chain.push(root());
-    });
-    expect(&f, Unknown, &["leads to CN=r"]);
-    let f = with_certificate(|t| {
-        t.trust = known("unknown issuer".into());
-        t.chain[0].issuer = t.chain[0].subject.clone();
-    });
-    expect(&f, Unknown, &["signed itself", "default certificate of the ingress"]);
-
-    // Another address sends what this one leaves out.
-    let with = |change: &dyn Fn(&mut TlsFacts)| {
-        let mut p = probe(K::Connect, Balancer, LB, None);
-        if let Fact::Known { value, .. } = &mut p.tls {
-            change(value);
-        }
-        p
-    };
-    let mut whole = with(&|t| {
-        t.chain[0].issuer = "CN=middle".into();
-        t.chain.push(CertificateFacts { issuer: "CN=r".into(), ..middle() });
-    });
-    whole.peer = "192.0.2.11:443".into();
-    expect(&reachable(balancer(vec![with(&between), whole])), Incomplete, &["192.0.2.11:443 sends it"]);
-
-    // Rancher knows the authority.
-    let b = balancer(vec![with(&between)]).with(|b| {
-        b.ca = Some(known(
-            world::published().with(|ca| ca.certificates = known(vec![root().named("CN=middle")])),
-        ));
-    });
-    expect(&reachable(b), Unknown, &["publishes it at /cacerts"]);
-}
-
-trait Named {
-    fn named(self, subject: &str) -> Self;
-}
-
-impl Named for CertificateFacts {
-    fn named(mut self, subject: &str) -> Self {
-        (self.subject, self.issuer) = (subject.into(), subject.into());
-        self
-    }
-}
-
-#[test]
-fn names_that_nearly_cover_the_host() {
-    for (sans, word) in
-        [(vec!["*.x"], "its names: *.x"), (vec!["other.x"], "other.x"), (vec![], "none (CN=rancher.x)")]
-    {
-        let f = with_certificate(|t| {
-            t.name_matches = false;
-            t.chain[0].sans = sans.iter().map(|s| (*s).to_owned()).collect();
-        });
-        expect(&f, Status::False, Severity::Error, ReasonCode::BalancerCertificateWrong, &[word]);
-    }
-    let of = |host: &str, san: &str| {
-        let mut p = probe(K::Connect, Balancer, LB, None);
-        if let Fact::Known { value, .. } = &mut p.tls {
-            value.name_matches = false;
-            value.chain[0].sans = vec![san.into()];
-        }
-        reachable(balancer(vec![p]).with(|b| b.host = host.into())).message
-    };
-    assert!(of("a.b.x", "*.x").contains("one label only"));
-    assert!(of("10.0.0.1", "10.0.0.1").contains("as a DNS name"));
-    assert!(of("10.0.0.1", "rancher.x").contains("entry of its own"));
-    assert!(of("2001:db8::1", "rancher.x").contains("entry of its own"));
-}
-
-/// In L4 clients see the certificate of the backend that they come to.
-#[test]
-fn in_l4_the_certificate_of_each_backend_counts() {
-    let mut p = probe(K::Connect, Backend, "10.0.0.2:443", None);
-    if let Fact::Known { value, .. } = &mut p.tls {
-        value.chain[0].not_after = ago(DAY);
-    }
-    let judged = |mode| {
-        let probes = vec![probe(K::Connect, Balancer, LB, None), p.clone()];
-        reachable(balancer(probes).with(|b| b.mode = mode))
-    };
-    let f = judged(BalancerMode::L4);
-    expect(&f, Status::False, Severity::Error, ReasonCode::BalancerCertificateEnding, &["10.0.0.2:443"]);
-    assert_eq!(judged(BalancerMode::L7).reason, ReasonCode::BalancerAnswers);
 }
 
 /// A balancer in front of a cluster's own ports is judged by what those answer.

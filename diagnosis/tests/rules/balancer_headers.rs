@@ -255,3 +255,93 @@ fn the_health_check_suits_the_ingress() {
     assert!(advice("default backend - 404").contains("or GET /healthz; HAProxy"));
     assert!(advice("?").contains("with the Rancher Host"));
 }
+
+/// Straight at a backend strange headers tell whether the ingress or the balancer writes what is wrong.
+#[test]
+fn who_writes_the_address_that_is_wrong() {
+    let judged = |written: &str, straight: &[&str]| {
+        let mut probes = vec![root(http(200, "", "{").with(|a| a.self_link = written.into()))];
+        for (i, link) in straight.iter().enumerate() {
+            let answer = http(200, "", "{").with(|a| a.self_link = (*link).into());
+            probes.push(probe(K::ForwardedAddress, Backend, &format!("10.0.0.{}:80", i + 1), Some(answer)));
+        }
+        forwarding(probes)
+    };
+    let strange = "https://outrider.invalid:61443";
+    for (written, straight, words) in [
+        (
+            "https://rancher.x:8443",
+            vec![strange; 2],
+            "X-Forwarded-Port passes as it is sent (2 of 2): the balancer writes it",
+        ),
+        (
+            "https://rancher.x:8443",
+            vec!["https://outrider.invalid:8443"],
+            "is replaced as well (0 of 1 pass it on): the ingress",
+        ),
+        ("https://inner.x", vec![strange, "https://inner.x:61443"], "X-Forwarded-Host passes at 1 of 2 only"),
+        ("https://inner.x", vec!["https://inner.x:61443"], "X-Forwarded-Host is replaced as well"),
+        ("http://rancher.x", vec![strange], "X-Forwarded-Proto passes as it is sent"),
+    ] {
+        expect(
+            &judged(written, &straight),
+            Status::False,
+            Severity::Error,
+            ReasonCode::ForwardedAddressWrong,
+            &[words],
+        );
+    }
+    let untried = judged("https://rancher.x:8443", &[]);
+    assert!(untried.message.ends_with("than the port that was asked."), "{untried:#?}");
+}
+
+#[test]
+fn what_a_client_writes_itself() {
+    let judged = |link: &str, proto: HttpAnswer, mode: BalancerMode| {
+        let lie = |kind: K, answer: HttpAnswer| probe(kind, Balancer, LB, Some(answer));
+        let answer = http(200, "", "{").with(|a| a.self_link = link.into());
+        judged(
+            balancer(vec![
+                root(http(200, "", "{")),
+                lie(K::ForgedAddress, answer),
+                lie(K::ForgedProto, proto),
+            ])
+            .with(|b| b.mode = mode),
+        )
+    };
+    use BalancerMode::{L4, L7};
+    let good = || http(200, "", "{");
+    for (link, proto, mode, words) in [
+        ("https://outrider.invalid:61443", good(), L7, ["X-Forwarded-Host, X-Forwarded-Port", "add-header"]),
+        (
+            "https://rancher.x:61443",
+            good(),
+            L7,
+            ["writes into X-Forwarded-Port reaches", "https://rancher.x:61443"],
+        ),
+        (
+            "https://outrider.invalid",
+            good(),
+            L4,
+            ["writes into X-Forwarded-Host reaches", "the ingress trusts every client"],
+        ),
+        (
+            "https://rancher.x",
+            http(302, SELF, ""),
+            L7,
+            ["writes into X-Forwarded-Proto reaches", "redirected"],
+        ),
+        (
+            "",
+            http(302, "https://rancher.x/?outrider-asks-who-is-believed", ""),
+            L4,
+            ["X-Forwarded-Proto", "must not trust"],
+        ),
+    ] {
+        let f = judged(link, proto, mode);
+        expect(&f, Status::True, Severity::Warn, ReasonCode::ForwardedHeaderForged, &words);
+    }
+    for link in ["https://rancher.x", "https://rancher.x:443", ""] {
+        assert_eq!(judged(link, good(), L7).reason, ReasonCode::ForwardingWorks, "{link}");
+    }
+}

@@ -5,7 +5,11 @@
 mod agent;
 mod balancer;
 mod balancer_ca;
+mod balancer_certificates;
 mod balancer_headers;
+mod balancer_idle;
+mod balancer_moved;
+mod balancer_reachable;
 mod balancer_websocket;
 mod certificates;
 mod clock;

@@ -24,7 +24,16 @@ struct Node {
 
 fn tries(target: ProbeTarget, peer: &str, failed: u32, tries: u32) -> PathTries {
     let cause = (failed > 0).then_some(UnknownCause::TimedOut);
-    PathTries { target, peer: peer.into(), tries, failed, timed_out: failed, cause }
+    PathTries {
+        target,
+        peer: peer.into(),
+        tries,
+        failed,
+        timed_out: failed,
+        cause,
+        down: false,
+        mac: String::new(),
+    }
 }
 
 /// A node at `address` with `failed` of `made` tries through the balancer.
@@ -346,4 +355,48 @@ proptest! {
         prop_assert!(f.message.ends_with('.') && !f.message.contains("  "), "{}", f.message);
         prop_assert!(f.severity < Severity::Warn || !f.advice.is_empty());
     }
+}
+
+/// Two balancers hold one address, and each node hears one of them.
+#[test]
+fn nodes_beside_each_other_are_answered_by_one_machine() {
+    let nodes = |macs: [&str; 3], address: &str| {
+        let mut nodes = servers([0, 0, 0], &ALL_WELL);
+        for (node, mac) in nodes.iter_mut().zip(macs) {
+            node.paths[0].mac = mac.into();
+        }
+        nodes[2].address = address.into();
+        judged(&nodes)
+    };
+    let here = "10.0.0.3/24";
+    let words = ["at 192.0.2.10: aa (n1, n2), bb (n3)", "90 of 90 tries", "balance-alb"];
+    let found = nodes(["aa", "aa", "bb"], here);
+    expect(&found, T::True, S::Warn, R::BalancerContested, &words);
+    // A move is seen by one node after another.
+    assert!(found.raise_after >= std::time::Duration::from_secs(90));
+    // Another network's router answers there; and not every node knows.
+    for (macs, address) in [(["aa", "aa", "bb"], "10.0.1.3/24"), (["aa", "aa", ""], here), (["aa"; 3], here)]
+    {
+        assert_eq!(nodes(macs, address).reason, R::PathsWork);
+    }
+}
+
+/// Ten passes that went well before are no reason to say for ten passes more that nobody knows.
+#[test]
+fn what_is_cut_off_now_is_told_whatever_came_through_before() {
+    let now_down = |mut node: Node| {
+        node.paths[0].down = true;
+        node
+    };
+    let others = || [node("10.0.0.11/24", 0, 30), node("10.0.0.12/24", 0, 30)];
+    let one = [vec![now_down(node("10.0.0.13/24", 4, 40))], others().to_vec()].concat();
+    expect(&judged(&one), T::False, S::Error, R::PathOfOneNode, &["n1 alone", "4 of 40 tries failed"]);
+    let all: Vec<Node> = one.iter().map(|n| now_down(node(&n.address, 4, 40))).collect();
+    expect(&judged(&all), T::False, S::Error, R::BalancerDown, &["No node reaches"]);
+    let outside = ["10.0.1.1/24", "10.0.1.2/24"].map(|address| now_down(node(address, 4, 40)));
+    let blocked = [outside.to_vec(), others().to_vec()].concat();
+    expect(&judged(&blocked), T::False, S::Error, R::PathBlockedOutside, &["10.0.1.0/24"]);
+    // Bad now and then is something else.
+    let unclear = [vec![node("10.0.0.13/24", 4, 40)], others().to_vec()].concat();
+    assert_eq!(judged(&unclear).reason, R::PathFaultUnclear);
 }

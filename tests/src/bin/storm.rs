@@ -71,6 +71,10 @@ fn balancer(number: u32, at: Timestamp) -> LoadBalancerFacts {
         ca_checksum: String::new(),
         agent_tls_mode: String::new(),
         ca: None,
+        gaps: Vec::new(),
+        neighbours: Vec::new(),
+        moves: Vec::new(),
+        idle: None,
     }
 }
 

@@ -7,9 +7,12 @@
 //! is not in the list. Some tries are made only after others failed: what they tell is whose fault that is.
 //!
 //! Tour: `plan` (which requests go where), `probe` (connections and tries), `line` (one request), `redirect` (where a
-//! Location leads), `mode` (L4 or L7), `ca` (`/cacerts`), this file (addresses, backends, time).
+//! Location leads), `mode` (L4 or L7), `ca` (`/cacerts`), `gap` (a
+//! moment's silence), `idle` (how long silence is borne), this file (addresses, backends, time).
 
 mod ca;
+mod gap;
+mod idle;
 mod line;
 mod mode;
 mod plan;
@@ -29,6 +32,7 @@ use outrider_protocol::{
 use rustls::RootCertStore;
 use tokio::time::Instant;
 
+pub use self::idle::measure as measure_idle;
 use self::plan::{
     backend_tries, http2_asks, https_asks, looks_like_proxy_protocol, plain_asks, proxy_asks,
     wants_second_point, web_socket,
@@ -88,6 +92,7 @@ async fn one(
         step,
     };
     let tried = addresses.as_deref().unwrap_or_default();
+    let began = cx.now();
     let (through, behind) = join(
         join_all(tried.iter().take(MAX_ADDRESSES).map(|a| through(&prober, balancer, a.ip()))),
         backends(&prober, balancer),
@@ -95,6 +100,8 @@ async fn one(
     .await;
     let through: Vec<Probe> = through.into_iter().flatten().collect();
     let further = further(&prober, &through, &behind).await;
+    let (again, gaps) = gap::look_again(&prober, balancer, &through, began).await;
+    let neighbours = gap::neighbours(cx, tried).await;
     let (found_mode, found_by) = mode::find(&through, &behind);
     let mode = match &balancer.mode {
         BalancerMode::Auto => found_mode.clone(),
@@ -113,12 +120,16 @@ async fn one(
         found_mode,
         found_by,
         addresses: addresses_fact(cx, balancer, addresses),
-        probes: through.into_iter().chain(behind).chain(further).collect(),
+        probes: through.into_iter().chain(behind).chain(further).chain(again).collect(),
         backends: Some(backends_fact(cx, balancer)),
         connections,
         ca_checksum: balancer.ca_checksum.clone().unwrap_or_default(),
         agent_tls_mode: balancer.agent_tls_mode.clone().unwrap_or_default(),
         ca: published.map(|published| ca_fact(cx, balancer, &published, &trusted)),
+        gaps,
+        neighbours,
+        moves: Vec::new(),
+        idle: None,
     }
 }
 

@@ -6,7 +6,10 @@ use http::header::{
     CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION,
     UPGRADE, USER_AGENT,
 };
-use outrider_protocol::{BalancerMode, BalancerService, Fact, Probe, ProbeKind, ProbeTarget, UnknownCause};
+use outrider_protocol::{
+    BalancerMode, BalancerService, Fact, Probe, ProbeKind, ProbeTarget, STRANGE_HOST, STRANGE_PORT,
+    UnknownCause,
+};
 
 use super::probe::Side;
 use crate::net::Url;
@@ -27,12 +30,15 @@ fn ask(kind: ProbeKind, path: &'static str) -> Ask {
 /// A path nobody serves, with a name that tells an administrator who asks.
 const NONSENSE: &str = "/outrider-asks-for-a-path-nobody-serves";
 
+/// `/` by a name of its own: no cache may keep for others what is answered to a client that lies.
+const STRANGE: &str = "/?outrider-asks-who-is-believed";
+
 /// Where a Rancher's agents open their WebSocket.
 const CONNECT: &str = "/v3/connect";
 
 /// What is asked on one connection to the balancer over https, by the number of the try. Every try begins with `/` on
-/// a new connection, which is what a balancer spreads over its backends; the first asks everything once and ends
-/// with `/` again: a proxy may set its headers on the first request of a connection only (E4).
+/// a new connection, which is what a balancer spreads over its backends; the first asks everything once, and for `/`
+/// again: a proxy may set its headers on the first request of a connection only (E4). Then the client lies (E5).
 pub(super) fn https_asks(number: u32, service: &BalancerService) -> Vec<Ask> {
     use ProbeKind as K;
     match service {
@@ -47,6 +53,8 @@ pub(super) fn https_asks(number: u32, service: &BalancerService) -> Vec<Ask> {
             ask(K::CaCerts, "/cacerts"),
             ask(K::Nonsense, NONSENSE),
             ask(K::Root, "/"),
+            ask(K::ForgedAddress, STRANGE),
+            ask(K::ForgedProto, STRANGE),
         ]);
     }
     asks
@@ -108,6 +116,7 @@ pub(super) fn backend_tries(
         asks: vec![
             ask(K::ForwardedRoot, "/"),
             ask(K::PlainRoot, "/"),
+            ask(K::ForwardedAddress, STRANGE),
             ask(K::Ping, "/ping"),
             ask(K::HealthzByAddress, "/healthz"),
         ],
@@ -147,8 +156,15 @@ pub(super) fn headers(kind: &ProbeKind, side: &Side, url: &Url, key: &str) -> He
         }
         _ => {}
     }
-    if matches!(kind, ProbeKind::ForwardedRoot | ProbeKind::ForgedRoot) {
+    if matches!(kind, ProbeKind::ForwardedRoot | ProbeKind::ForwardedAddress | ProbeKind::ForgedRoot) {
         headers.insert(PROTO, https.clone());
+    }
+    if matches!(kind, ProbeKind::ForwardedAddress | ProbeKind::ForgedAddress) {
+        headers.insert("x-forwarded-host", HeaderValue::from_static(STRANGE_HOST));
+        headers.insert("x-forwarded-port", HeaderValue::from(STRANGE_PORT));
+    }
+    if *kind == ProbeKind::ForgedProto {
+        headers.insert(PROTO, HeaderValue::from_static("http"));
     }
     if matches!(kind, ProbeKind::WebSocket | ProbeKind::WebSocketOrigin) {
         // A whole handshake: proxies refuse one without a valid key (E8).
@@ -253,6 +269,12 @@ mod tests {
         assert_eq!(headers(&ProbeKind::HealthzByAddress, &straight, &url, "")[HOST], "[2001:db8::1]");
         let plain = side(ProbeTarget::Balancer, false, "192.0.2.1:8080");
         assert_eq!(headers(&ProbeKind::Redirect, &plain, &url, "")[HOST], "rancher.x:8080");
+        let lie = headers(&ProbeKind::ForgedAddress, &through, &url, "");
+        assert!(
+            lie["x-forwarded-host"] == "outrider.invalid" && lie["x-forwarded-port"] == "61443",
+            "{lie:?}"
+        );
+        assert!(lie.get("x-forwarded-proto").is_none() && lie.get(HOST).is_none(), "{lie:?}");
         let forged = headers(&ProbeKind::ForgedRoot, &plain, &url, "");
         assert!(forged[HOST] == "rancher.x:8080" && forged["x-forwarded-proto"] == "https", "{forged:?}");
     }

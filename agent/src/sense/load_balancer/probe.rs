@@ -26,10 +26,14 @@ use crate::sense::SenseContext;
 pub(super) const PLAIN: &str = "plain http";
 /// Bytes that are kept of what came in place of TLS or HTTP.
 const RAW: usize = 400;
+/// How long a word is waited for that comes before the question.
+const EARLY: Duration = Duration::from_millis(300);
 /// Characters of a Location in a chain that are kept.
 const MAX_HOP: usize = 120;
 /// Certificates of a chain that are kept.
 const MAX_CHAIN: usize = 10;
+/// Names of a certificate that are kept; whether one of all of them fits is judged before.
+const MAX_NAMES: usize = 50;
 
 /// What the tries of one balancer have in common.
 pub(super) struct Prober<'a> {
@@ -179,6 +183,7 @@ impl Prober<'_> {
         let failed = |tcp, tls, raw| Opened { tcp, tls, raw, line: None };
         self.connections.fetch_add(1, Ordering::Relaxed);
         let start = Instant::now();
+        let mut early = Vec::new();
         let begun = async {
             let mut stream = connect(side.address, self.left().unwrap_or_default()).await?;
             if manner.proxy_protocol {
@@ -187,6 +192,9 @@ impl Prober<'_> {
                     Ok(stream.write_all(header.as_bytes()).await?)
                 })
                 .await?;
+                if !side.secure {
+                    early = said_early(&stream).await;
+                }
             }
             Ok::<_, Failure>(stream)
         };
@@ -203,6 +211,9 @@ impl Prober<'_> {
         let authority = self.url.authority();
         if !side.secure {
             let tls = Fact::not_applicable(PLAIN, now());
+            if !early.is_empty() {
+                return failed(tcp, tls, printable(&early));
+            }
             return match Connection::new(stream, &authority, peer).await {
                 Ok(connection) => {
                     let (talk, chain) = (Talk::One(connection), Arc::default());
@@ -241,7 +252,15 @@ impl Prober<'_> {
         let seen = observer.take().ok_or_else(|| {
             Failure::new(UnknownCause::TlsFailed, "the handshake ended without a certificate")
         })?;
-        let chain = seen.chain.iter().take(MAX_CHAIN).map(|der| certificate::facts(der));
+        let chain = seen.chain.iter().take(MAX_CHAIN).map(|der| {
+            let mut facts = certificate::facts(der)?;
+            let more = facts.sans.len().saturating_sub(MAX_NAMES);
+            if more > 0 {
+                facts.sans.truncate(MAX_NAMES);
+                facts.sans.push(format!("and {more} more"));
+            }
+            Ok::<_, Failure>(facts)
+        });
         let (_, session) = shaken.get_ref();
         let version = match session.protocol_version() {
             Some(rustls::ProtocolVersion::TLSv1_3) => "TLSv1.3".to_owned(),
@@ -343,6 +362,17 @@ fn raw(listened: &Listened, expected_tls: bool) -> String {
         return String::new();
     }
     printable(bytes.get(..RAW).unwrap_or(&bytes))
+}
+
+/// What a peer says to a PROXY protocol header before anything was asked: that it is a bad request. A request sent into
+/// that would be answered by a reset, which takes those words away.
+async fn said_early(stream: &TcpStream) -> Vec<u8> {
+    let mut bytes = vec![0; RAW];
+    match tokio::time::timeout(EARLY, stream.peek(&mut bytes)).await {
+        Ok(Ok(n)) => bytes.truncate(n),
+        _ => bytes.clear(),
+    }
+    bytes
 }
 
 /// The header of the PROXY protocol, version 1, with the true addresses of the connection.

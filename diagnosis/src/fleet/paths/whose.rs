@@ -37,9 +37,9 @@ fn each(rows: &[&Row<'_>]) -> String {
     names(rows.iter().map(|row| format!("{} ({})", row.node, row.all())), NAMED)
 }
 
-/// No try of anybody came through.
+/// No try of anybody comes through.
 fn nobody(b: &Balancer<'_>, tried: &[&Row<'_>]) -> Option<Whose> {
-    if b.all().good > 0 || tried.len() < 2 {
+    if !tried.iter().all(|row| row.is_cut_off()) || tried.len() < 2 {
         return None;
     }
     let backends: Vec<&str> = b.backends.iter().copied().filter(|x| b.at_backend(x).good > 0).collect();
@@ -89,7 +89,7 @@ fn address(b: &Balancer<'_>, tried: &[&Row<'_>]) -> Option<Whose> {
 fn network(b: &Balancer<'_>, failing: &[&Row<'_>], fine: &[&Row<'_>]) -> Option<Whose> {
     let first = failing.first()?;
     let of_it = !first.network.is_empty() && failing.iter().all(|row| row.network == first.network);
-    let none_reaches = failing.iter().all(|row| row.all().good == 0);
+    let none_reaches = failing.iter().all(|row| row.is_cut_off());
     let outside = fine.iter().any(|row| !row.network.is_empty() && row.network != first.network);
     let inside = fine.iter().any(|row| row.network == first.network || row.network.is_empty());
     if !of_it || !none_reaches || failing.len() < 2 || !outside || inside {
@@ -118,7 +118,7 @@ fn one_node(b: &Balancer<'_>, failing: &[&Row<'_>], fine: &[&Row<'_>]) -> Option
     let all = row.all();
     // A backend that is handed to itself fails now and then; always only where the balancer sends it nowhere else.
     let may_be_hairpin = row.is_target && (b.backends.len() < 2 || all.tries() < enough(b.backends.len()));
-    if all.good > 0 || fine.len() < 2 || may_be_hairpin {
+    if !row.is_cut_off() || fine.len() < 2 || may_be_hairpin {
         return None;
     }
     let message = format!(

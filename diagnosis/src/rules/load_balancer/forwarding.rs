@@ -36,6 +36,7 @@ pub(super) fn judge(b: &LoadBalancerFacts, at: Timestamp) -> Finding {
         .or_else(|| headers::wrong_address(&view))
         .or_else(|| view.redirect_missing())
         .or_else(|| headers::forged(&view))
+        .or_else(|| headers::believed(&view))
         .or_else(|| view.mode_differs())
         .or_else(|| view.idle_backend_down())
         .unwrap_or_else(|| view.works())

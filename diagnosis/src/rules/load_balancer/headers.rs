@@ -1,9 +1,15 @@
-//! Forwarded headers that are wrong without a loop (E3, E5): Rancher takes itself for another address, or believes a client
-//! that claims https.
+//! Forwarded headers that are wrong without a loop (E3, E5): Rancher takes itself for another address, or believes what a
+//! client writes into them.
 //!
-//! `X-Forwarded-For` leaves no trace in an answer, so nothing is said of it.
+//! What Rancher does with each: `X-Forwarded-Proto` must be `https` or `wss` alone, in its first line, or `/` is redirected
+//! (rancher/dynamiclistener, `HTTPRedirect`); of `X-Forwarded-Host` and `X-Forwarded-Port` it makes the links of its API,
+//! the first of a list, and leaves the ports 80 and 443 out (rancher/norman, `urlbuilder/url.go`). So a port of 80 beside
+//! https does no harm there and leaves no trace, as `X-Forwarded-For` leaves none.
 
-use outrider_protocol::{Fact, Probe, ProbeKind as K, ProbeTarget, ReasonCode as R, Severity, Status};
+use outrider_protocol::{
+    BalancerMode, Fact, Probe, ProbeKind as K, ProbeTarget, ReasonCode as R, STRANGE_HOST, STRANGE_PORT,
+    Severity, Status,
+};
 
 use super::answer::{self, Answer, host_of};
 use super::forwarding::View;
@@ -70,8 +76,9 @@ pub(super) fn wrong_address(view: &View<'_>) -> Option<Finding> {
         "a redirect of Rancher's"
     };
     let message = format!(
-        "Rancher takes itself for {written} where https://{asked} was asked ({source}, at {}): {header}.",
-        probe.peer
+        "Rancher takes itself for {written} where https://{asked} was asked ({source}, at {}): {header}{}.",
+        probe.peer,
+        whose(view, &part)
     );
     view.error(
         R::ForwardedAddressWrong,
@@ -83,17 +90,66 @@ pub(super) fn wrong_address(view: &View<'_>) -> Option<Finding> {
     )
 }
 
+/// Who writes the part that is wrong, by what the ingress made of strange headers straight at a backend; a clause that
+/// begins with a semicolon, or nothing where that was not tried.
+fn whose(view: &View<'_>, part: &Part) -> String {
+    let kept = |link: &str| match part {
+        Part::Host => host_of(authority(link)) == STRANGE_HOST,
+        Part::Port(_) => port_of(authority(link)) == Some(STRANGE_PORT),
+        Part::Scheme => link.starts_with("https:"),
+    };
+    let links = strange_links(view, K::ForwardedAddress, ProbeTarget::Backend);
+    let kept_by = links.iter().filter(|(_, link)| kept(link)).count();
+    let all = links.len();
+    let name = part.header();
+    match kept_by {
+        _ if all == 0 => String::new(),
+        n if n == all => format!(
+            "; straight at a backend {name} passes as it is sent ({n} of {all}): the balancer writes it"
+        ),
+        0 => format!(
+            "; straight at a backend {name} is replaced as well (0 of {all} pass it on): the ingress writes it"
+        ),
+        n => format!("; straight at a backend {name} passes at {n} of {all} only"),
+    }
+}
+
+/// Peer and link of the answers to strange headers.
+fn strange_links<'a>(view: &View<'a>, kind: K, target: ProbeTarget) -> Vec<(&'a str, &'a str)> {
+    let probes = view.b.probes.iter().filter(|p| p.kind == kind && p.target == target);
+    let links = probes.filter_map(|p| Some((p.peer.as_str(), p.http.value()?.self_link.as_str())));
+    links.filter(|(_, link)| !link.is_empty()).collect()
+}
+
+fn authority(url: &str) -> &str {
+    url.split_once("://").map_or("", |(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default())
+}
+
+fn port_of(authority: &str) -> Option<u16> {
+    authority.rsplit_once(':').filter(|(_, port)| !port.contains(']'))?.1.parse().ok()
+}
+
 enum Part {
     Scheme,
     Host,
     Port(u16),
 }
 
+impl Part {
+    fn header(&self) -> &'static str {
+        match self {
+            Part::Scheme => "X-Forwarded-Proto",
+            Part::Host => "X-Forwarded-Host",
+            Part::Port(_) => "X-Forwarded-Port",
+        }
+    }
+}
+
 /// Which part of an absolute URL is not the one of the balancer. A redirect to another host is somebody's own business; a
 /// link of the API is not.
 fn differs(written: &str, view: &View<'_>, is_link: bool) -> Option<Part> {
-    let (scheme, rest) = written.split_once("://")?;
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let (scheme, _) = written.split_once("://")?;
+    let authority = authority(written);
     let host = host_of(authority);
     if !host.eq_ignore_ascii_case(host_of(&view.b.host)) {
         return is_link.then_some(Part::Host);
@@ -101,7 +157,7 @@ fn differs(written: &str, view: &View<'_>, is_link: bool) -> Option<Part> {
     if is_link && !scheme.eq_ignore_ascii_case("https") {
         return Some(Part::Scheme);
     }
-    let port = authority.rsplit_once(':').filter(|(_, port)| !port.contains(']'))?.1.parse().ok()?;
+    let port = port_of(authority)?;
     (port != view.b.port).then_some(Part::Port(port))
 }
 
@@ -131,4 +187,49 @@ pub(super) fn forged(view: &View<'_>) -> Option<Finding> {
          proxy_set_header X-Forwarded-Proto $scheme). In L4 the ingress must not trust it: ingress-nginx \
          use-forwarded-headers \"false\", Traefik without forwardedHeaders.insecure.",
     ))
+}
+
+/// Over https a client's own headers reach Rancher: whoever ends TLS passes them on, or adds its own behind them.
+pub(super) fn believed(view: &View<'_>) -> Option<Finding> {
+    let b = view.b;
+    let links = strange_links(view, K::ForgedAddress, ProbeTarget::Balancer);
+    let passes = |what: fn(&str) -> bool| links.iter().any(|(_, link)| what(authority(link)));
+    let probes = b.probes.iter().filter(|p| p.kind == K::ForgedProto && p.target == ProbeTarget::Balancer);
+    // Without the lie the same is answered, or this rule would not be asked.
+    let loops = probes.filter(|p| matches!(answer::of(p, &b.host), Some(Answer::Loop(..)))).count() > 0;
+    let passed: Vec<&str> = [
+        (loops, "X-Forwarded-Proto"),
+        (passes(|authority| host_of(authority) == STRANGE_HOST), "X-Forwarded-Host"),
+        (passes(|authority| port_of(authority) == Some(STRANGE_PORT)), "X-Forwarded-Port"),
+    ]
+    .into_iter()
+    .filter_map(|(is_so, name)| is_so.then_some(name))
+    .collect();
+    if passed.is_empty() {
+        return None;
+    }
+    let is_l4 = b.mode == BalancerMode::L4;
+    let who = if is_l4 { "the ingress trusts every client" } else { "the balancer does not set them itself" };
+    let link =
+        links.iter().find(|(_, link)| authority(link).contains(STRANGE_HOST) || link.ends_with("61443"));
+    let seen = match (link, loops) {
+        (Some((peer, link)), _) => format!("its links say {link} to a client that writes so, at {peer}"),
+        (None, _) => "a client that writes http is redirected to https without end".to_owned(),
+    };
+    let message = format!(
+        "What a client of https://{} itself writes into {} reaches Rancher: {seen}; {who}. Links can be forged, and a second \
+         proxy in front would be heard in place of this one.",
+        b.host,
+        passed.join(", ")
+    );
+    let advice = if is_l4 {
+        "In L4 the ingress ends TLS and must not trust these headers: ingress-nginx use-forwarded-headers \"false\" (its \
+         default), Traefik without forwardedHeaders.insecure."
+    } else {
+        "Let the balancer set each header, not add it and not pass it on: HAProxy http-request set-header (not add-header) \
+         X-Forwarded-Proto https, X-Forwarded-Port 443, X-Forwarded-Host %[req.hdr(Host)]; nginx proxy_set_header \
+         X-Forwarded-Port 443 and X-Forwarded-Host $host."
+    };
+    let finding = view.new_finding(Status::True, Severity::Warn, R::ForwardedHeaderForged, message);
+    Some(finding.advice(advice))
 }

@@ -12,12 +12,18 @@ mod certificate;
 mod chain;
 mod forwarding;
 mod headers;
+mod idle;
+mod moved;
 mod proxy_protocol;
 mod reachable;
 mod redirects;
 mod websocket;
 
-use outrider_protocol::{BalancerService, Check, LoadBalancerFacts, NodeFacts, NotApplicable, Timestamp};
+use std::borrow::Cow;
+
+use outrider_protocol::{
+    BalancerService, Check, LoadBalancerFacts, NodeFacts, NotApplicable, Probe, ProbeTarget, Timestamp,
+};
 
 use crate::finding::Judgement;
 
@@ -31,6 +37,7 @@ pub(super) fn judge(out: &mut Judgement, balancers: &[LoadBalancerFacts], facts:
         });
     }
     for balancer in balancers {
+        let balancer = &*without_gaps(balancer);
         let at = observed_at(balancer);
         out.findings.push(reachable::judge(balancer, at, facts).subject(balancer.name.clone()));
         out.findings.push(forwarding::judge(balancer, at).subject(balancer.name.clone()));
@@ -47,4 +54,20 @@ pub(super) fn judge(out: &mut Judgement, balancers: &[LoadBalancerFacts], facts:
 /// When the last try was made.
 fn observed_at(balancer: &LoadBalancerFacts) -> Timestamp {
     balancer.probes.iter().map(|p| p.at).max().unwrap_or(balancer.addresses.at())
+}
+
+/// The facts without the tries that failed in a moment's silence which was over before the pass was.
+pub(crate) fn without_gaps(b: &LoadBalancerFacts) -> Cow<'_, LoadBalancerFacts> {
+    let in_gap = |p: &Probe| {
+        let mut gaps = b.gaps.iter();
+        p.target == ProbeTarget::Balancer
+            && matches!(answer::of(p, &b.host), Some(answer::Answer::Silent(..)))
+            && gaps.any(|gap| gap.address == host_of(&p.peer) && p.at <= gap.until)
+    };
+    if !b.probes.iter().any(in_gap) {
+        return Cow::Borrowed(b);
+    }
+    let mut rest = b.clone();
+    rest.probes.retain(|p| !in_gap(p));
+    Cow::Owned(rest)
 }

@@ -9,11 +9,11 @@ use outrider_protocol::{
 };
 
 use super::answer::{host_of, is_at_port, is_of_peer};
-use super::certificate;
+use super::{certificate, moved};
 use crate::finding::Finding;
 use crate::wording::names;
 
-const TYPE: ConditionType = ConditionType::LoadBalancerReachable;
+pub(super) const TYPE: ConditionType = ConditionType::LoadBalancerReachable;
 const RAISE: Duration = Duration::from_secs(15);
 const CLEAR: Duration = Duration::from_secs(30);
 
@@ -144,6 +144,9 @@ fn finding(b: &LoadBalancerFacts, at: Timestamp, facts: &NodeFacts) -> Finding {
     let now = crate::rules::true_now(facts);
     if let Some(certificate) = certificate::judge(b, at, now, facts.thresholds.certificate_days) {
         return certificate;
+    }
+    if let Some(moved) = moved::judge(b, facts.now) {
+        return Finding { observed_at: at, ..moved };
     }
     let tries: usize = by_address.values().map(|t| t.good).sum();
     let message = format!(

@@ -59,14 +59,15 @@ pub(super) fn judge(view: &View<'_>) -> Option<Finding> {
     if trusting > 0 && plain_loops > 0 {
         let message = format!(
             "{seen}; straight at a backend it answers with X-Forwarded-Proto: https ({trusting} of {}) and redirects \
-             without it: the balancer does not send the header, or sends http.",
+             without it: the balancer does not send the header, or sends http, or a list such as \"https, http\", as two \
+             proxies in a row make it.",
             view.with_header.len()
         );
         return view.error(
             R::ForwardedHeaderMissing,
             message,
             "Let the balancer set X-Forwarded-Proto: https (and X-Forwarded-Port 443, X-Forwarded-For, Host) on every \
-             request of every connection, not only on the first.",
+             request of every connection, not only on the first, in place of what a proxy before it wrote.",
         );
     }
     let direct = if trusting > 0 {

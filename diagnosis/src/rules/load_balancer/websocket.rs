@@ -16,6 +16,7 @@ use outrider_protocol::{
 
 use super::answer::{self, Answer, host_of};
 use super::author::{self, Author};
+use super::idle;
 use crate::finding::Finding;
 use crate::wording::names;
 
@@ -121,6 +122,12 @@ impl<'a> View<'a> {
                 &UnknownCause::Unreachable,
                 "no request of any kind passes; see LoadBalancerReachable and LoadBalancerForwarding",
             );
+        }
+        if matches!(worst, Seen::Passed(_) | Seen::Unproven(_))
+            && let Some(cut) = idle::cut_early(self.b)
+        {
+            let found = self.new_finding(Status::True, cut.severity, R::WebSocketCutIdle, cut.message);
+            return found.advice(cut.advice);
         }
         let n = self.through.len();
         let alike = self
@@ -280,7 +287,11 @@ impl<'a> View<'a> {
             (0, false) => "; HTTP/2 is not offered",
             _ => "; it passes over HTTP/2 too",
         };
-        let message = format!("WebSockets pass through {} over HTTP/1.1: {proof}{http2}.", self.b.host);
+        let message = format!(
+            "WebSockets pass through {} over HTTP/1.1: {proof}{http2}{}.",
+            self.b.host,
+            idle::clause(self.b)
+        );
         self.new_finding(Status::True, Severity::Ok, R::WebSocketPasses, message)
     }
 

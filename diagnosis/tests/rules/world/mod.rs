@@ -267,6 +267,10 @@ pub fn balancer(probes: Vec<Probe>) -> LoadBalancerFacts {
         ca_checksum: String::new(),
         agent_tls_mode: String::new(),
         ca: None,
+        gaps: Vec::new(),
+        neighbours: Vec::new(),
+        moves: Vec::new(),
+        idle: None,
     }
 }
 
