@@ -3,6 +3,7 @@
 //! All of it is made inside the namespaces that `tests/beds/enclosed.sh` runs the suite in (mounts, network, processes):
 //! whatever ends the suite, be it SIGKILL, ends these too, and nothing of them is seen from the machine itself.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -72,6 +73,20 @@ impl Network {
         Ok(space)
     }
 
+    /// Machine `i` on the same cable in another network, and that network; what it asks of this one it asks directly.
+    pub fn namespace_elsewhere(&self, i: u8) -> Result<(Namespace, String)> {
+        let n = self.number;
+        let mut space = self.namespace(i)?;
+        let (own, ours) = (space.ipv4, self.address(0, false));
+        let (theirs, there) = (Ipv4Addr::new(10, 88, n, 0), Ipv4Addr::new(10, 88, n, i));
+        space.ip(&format!(
+            "address del {own}/24 dev eth0\naddress add {there}/24 dev eth0\nroute add {ours}/24 dev eth0\n"
+        ))?;
+        ip(None, &format!("route replace {theirs}/24 dev {}\n", self.bridge()))?;
+        space.ipv4 = there.into();
+        Ok((space, format!("{theirs}/24")))
+    }
+
     /// An address of this network that no namespace was given.
     pub fn other(&self, last: u8, ipv6: bool) -> IpAddr {
         self.address(last, ipv6)
@@ -137,6 +152,13 @@ impl Namespace {
         ))
     }
 
+    /// From now on what comes in here and matches is lost (nft's words for it).
+    pub fn drop_in(&self, matches: &str) -> Result<()> {
+        self.rules(&format!(
+            "table inet outrider {{ chain in {{ type filter hook input priority 0; policy accept; {matches} drop\n }}\n }}"
+        ))
+    }
+
     /// New connections from here to `peers`' port go to `local` instead; what comes in for `alias` reaches the port.
     pub fn detour(&self, peers: &[(IpAddr, u16)], port: u16, alias: u16) -> Result<()> {
         let mut rules = String::new();
@@ -171,6 +193,37 @@ impl Namespace {
         self.rules(&format!(
             "table inet outrider {{ chain in {{ type nat hook prerouting priority -100; {rules} }}\n }}"
         ))
+    }
+
+    /// Counts the connections that others begin at `ports` here, by their address; until it is healed.
+    pub fn count_from(&self, others: &[IpAddr], ports: &[u16]) -> Result<()> {
+        let ports = ports.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+        let mut rules = String::new();
+        for other in others {
+            let family = if other.is_ipv6() { "ip6" } else { "ip" };
+            let _ = writeln!(
+                rules,
+                "{family} saddr {other} tcp dport {{ {ports} }} tcp flags & (syn | ack) == syn counter comment \"{other}\""
+            );
+        }
+        self.rules(&format!(
+            "table inet outrider {{ chain in {{ type filter hook input priority 0; policy accept; {rules} }}\n }}"
+        ))
+    }
+
+    /// What was counted since, by address.
+    pub fn counted(&self) -> Result<BTreeMap<String, u64>> {
+        let mut nft = self.command("nft");
+        let output = nft.args(["-j", "list", "table", "inet", "outrider"]).output()?;
+        ensure!(output.status.success(), "nft: {}", String::from_utf8_lossy(&output.stderr));
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+        let all = document["nftables"].as_array().context("no nftables in the answer")?;
+        let rules = all.iter().filter_map(|one| one.get("rule"));
+        let counted = rules.filter_map(|rule| {
+            let counter = rule["expr"].as_array()?.iter().find_map(|e| e.get("counter"))?;
+            Some((rule["comment"].as_str()?.to_owned(), counter["packets"].as_u64()?))
+        });
+        Ok(counted.collect())
     }
 
     /// The network is sound again.

@@ -7,6 +7,8 @@
     reason = "a test may fail loudly"
 )]
 
+mod hostile;
+
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -320,64 +322,6 @@ fn server(serve: fn(std::net::TcpStream)) -> SocketAddr {
         }
     });
     address
-}
-
-fn read_request(stream: &mut std::net::TcpStream) {
-    let mut request = [0; 2048];
-    let _ = stream.read(&mut request);
-}
-
-#[tokio::test]
-#[ignore = "run by tests/run --suite sense-load-balancer"]
-async fn hostile_servers_cost_their_limit_and_no_more() {
-    fn drip(mut stream: std::net::TcpStream) {
-        read_request(&mut stream);
-        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n");
-        while stream.write_all(b"x").is_ok() {
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
-    fn flood(mut stream: std::net::TcpStream) {
-        read_request(&mut stream);
-        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100000000\r\n\r\n");
-        while stream.write_all(&[b'x'; 65536]).is_ok() {}
-    }
-    fn silence(stream: std::net::TcpStream) {
-        std::thread::sleep(Duration::from_secs(600));
-        drop(stream);
-    }
-    fn binary(mut stream: std::net::TcpStream) {
-        read_request(&mut stream);
-        let _ = stream.write_all(b"\x00\x01PROXY TCP4\xff\r\n\r\n");
-        silence(stream);
-    }
-    let limit = Duration::from_secs(4);
-    let plain = |address: SocketAddr| settings(([127, 0, 0, 1], 1).into(), address.port(), &[address.ip()]);
-    let redirect = |facts: &LoadBalancerFacts| tries(facts, Through, ProbeKind::Redirect)[0].http.clone();
-
-    let facts = pass(&plain(server(drip)), limit).await;
-    assert_eq!(cause(&redirect(&facts)), Some(&UnknownCause::TimedOut));
-    let facts = pass(&plain(server(flood)), limit).await;
-    let answer = redirect(&facts);
-    assert_eq!(
-        (answer.value().unwrap().body_bytes, answer.value().unwrap().body_start.len()),
-        (1024 * 1024, 120)
-    );
-    let facts = pass(&plain(server(binary)), limit).await;
-    assert_eq!(cause(&redirect(&facts)), Some(&UnknownCause::InvalidAnswer));
-    let facts = pass(&plain(server(silence)), limit).await;
-    assert_eq!(cause(&redirect(&facts)), Some(&UnknownCause::TimedOut));
-
-    // A TLS port that never answers the handshake, and one that speaks plain http.
-    for (serve, expected) in [(silence as fn(_), UnknownCause::TimedOut), (binary, UnknownCause::TlsFailed)] {
-        let address = server(serve);
-        let facts = pass(&settings(address, 0, &[address.ip()]), limit).await;
-        let tries = tries(&facts, Through, ProbeKind::Root);
-        assert!(!tries.is_empty() && tries.iter().all(|p| cause(&p.tls) == Some(&expected)), "{tries:#?}");
-        // What came in place of TLS is kept.
-        let said = expected == UnknownCause::TlsFailed;
-        assert!(tries.iter().all(|p| p.raw.contains("PROXY TCP4") == said), "{tries:#?}");
-    }
 }
 
 /// Reads up to the end of a header.

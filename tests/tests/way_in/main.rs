@@ -9,7 +9,11 @@
 )]
 
 mod faults;
+mod idle;
 mod matrix;
+mod moves;
+mod paths;
+mod watchers;
 
 use std::time::Instant;
 
@@ -18,6 +22,11 @@ use outrider_tests::beds::rancher::{Bed, Setup};
 use outrider_tests::checked::{Checked, check_inside};
 
 use crate::matrix::From;
+
+/// Whether this fault is to be made: all of them, or those that `WAY_IN_FAULT` is part of the name of.
+fn chosen(name: &str) -> bool {
+    std::env::var("WAY_IN_FAULT").map_or(true, |part| name.contains(&part))
+}
 
 /// One pass, and what it took.
 fn pass(bed: &Bed, setup: &Setup, from: From) -> (Checked, std::time::Duration) {

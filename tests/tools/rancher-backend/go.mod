@@ -3,6 +3,7 @@ module outrider/tests/tools/rancher-backend
 go 1.26.0
 
 require (
+	github.com/gorilla/websocket v1.5.1
 	github.com/rancher/dynamiclistener v0.10.0
 	github.com/rancher/remotedialer v0.4.1
 )
@@ -12,7 +13,6 @@ require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/fxamacker/cbor/v2 v2.9.1 // indirect
 	github.com/go-logr/logr v1.4.3 // indirect
-	github.com/gorilla/websocket v1.5.1 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
 	github.com/modern-go/reflect2 v1.0.3-0.20250322232337-35a7c28c31ee // indirect

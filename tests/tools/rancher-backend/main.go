@@ -22,12 +22,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gorilla/websocket"
 	"github.com/rancher/dynamiclistener"
 	"github.com/rancher/remotedialer"
 )
 
 type options struct {
-	http, cacerts, token, name, root string
+	http, cacerts, token, name, root, apiToken string
 }
 
 func main() {
@@ -35,6 +36,7 @@ func main() {
 	flag.StringVar(&o.http, "http", "", "`address` for plain http, which is redirected unless X-Forwarded-Proto says https")
 	flag.StringVar(&o.cacerts, "cacerts", "", "`file` served at /cacerts, read at every request; none: an empty answer")
 	flag.StringVar(&o.token, "token", "", "agents' `token` that is let in at /v3/connect; none: nobody is")
+	flag.StringVar(&o.apiToken, "api-token", "", "a user's `token` for the API; none: nobody's is good")
 	flag.StringVar(&o.name, "name", "rancher", "told in the answer to /")
 	flag.StringVar(&o.root, "root", "rancher", "what / answers: rancher, slow (a byte a second), huge (100 MB), redirects (without end)")
 	flag.Parse()
@@ -46,9 +48,17 @@ func main() {
 }
 
 func serve(o options) error {
-	handler := dynamiclistener.HTTPRedirect(refuseOtherOrigins(routes(o)))
+	handler := tell(dynamiclistener.HTTPRedirect(refuseOtherOrigins(routes(o))))
 	server := &http.Server{Addr: o.http, Handler: handler, ReadHeaderTimeout: time.Minute}
 	return server.ListenAndServe()
+}
+
+// tell writes down who asks for what.
+func tell(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
+		log.Printf("asked for %q by %q", req.URL.Path, req.UserAgent())
+		next.ServeHTTP(rw, req)
+	})
 }
 
 func routes(o options) http.Handler {
@@ -74,8 +84,33 @@ func routes(o options) http.Handler {
 	mux.HandleFunc("/v3", unauthorized)
 	mux.HandleFunc("/v3/", unauthorized)
 	mux.HandleFunc("/v1/", unauthorized)
+	mux.HandleFunc("/k8s/clusters/local/api/v1/namespaces/default/configmaps", o.watch)
 	mux.HandleFunc("/", o.atRoot)
 	return mux
+}
+
+// watch is a watch of what never changes, as a WebSocket of the local cluster's API server: silent until the client is gone.
+func (o options) watch(rw http.ResponseWriter, req *http.Request) {
+	if o.apiToken == "" || req.Header.Get("Authorization") != "Bearer "+o.apiToken {
+		unauthorized(rw, req)
+		return
+	}
+	if query := req.URL.Query(); query.Get("watch") != "true" || query.Get("fieldSelector") == "" {
+		http.Error(rw, "only a watch of one name is known here", http.StatusBadRequest)
+		return
+	}
+	upgrader := websocket.Upgrader{}
+	conn, err := upgrader.Upgrade(rw, req, nil)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	// Answers pings meanwhile.
+	for {
+		if _, _, err := conn.ReadMessage(); err != nil {
+			return
+		}
+	}
 }
 
 // authorize knows a token, or says no as Rancher does: nobody is refused by an error who sent none.

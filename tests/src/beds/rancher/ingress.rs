@@ -41,14 +41,21 @@ pub(super) fn service(setup: &Setup, at: &Path, leaf: &Files, balancer: IpAddr) 
     }
 }
 
-/// Two hosts: Rancher's, and the default backend for every other. `$proto` and `$port` are what a trusting ingress
-/// passes on: what came, else what it sees itself.
+/// Two hosts: Rancher's, and the default backend for every other. `$proto`, `$port` and `$name` are what is passed on: in layer
+/// 7 what came, as with `use-forwarded-headers: "true"`, else what the ingress sees itself.
 fn nginx(layer: Layer, at: &Path, leaf: &Files) -> String {
     let (chain, key, at) = (leaf.chain.display(), leaf.key.display(), at.display());
     let http = match layer {
         Layer::L4 => "return 308 https://$host$request_uri;",
         Layer::L7 => "location / { proxy_pass http://rancher; }",
     };
+    let trusted = |header: &str, own: &str| match layer {
+        Layer::L4 => format!("default {own};"),
+        Layer::L7 => format!("default {header}; '' {own};"),
+    };
+    let proto = trusted("$http_x_forwarded_proto", "$scheme");
+    let port = trusted("$http_x_forwarded_port", "$server_port");
+    let name = trusted("$http_x_forwarded_host", "$http_host");
     format!(
         "worker_processes 1;\nevents {{}}\nhttp {{\n\
          access_log off; default_type text/plain;\n\
@@ -57,12 +64,13 @@ fn nginx(layer: Layer, at: &Path, leaf: &Files) -> String {
          ssl_certificate {chain}; ssl_certificate_key {key};\n\
          upstream rancher {{ server {RANCHER}; }}\n\
          map $http_upgrade $connection_upgrade {{ default upgrade; '' close; }}\n\
-         map $http_x_forwarded_proto $proto {{ default $http_x_forwarded_proto; '' $scheme; }}\n\
-         map $http_x_forwarded_port $port {{ default $http_x_forwarded_port; '' $server_port; }}\n\
-         proxy_http_version 1.1;\n\
+         map $http_x_forwarded_proto $proto {{ {proto} }}\n\
+         map $http_x_forwarded_port $port {{ {port} }}\n\
+         map $http_x_forwarded_host $name {{ {name} }}\n\
+         proxy_http_version 1.1;\nproxy_read_timeout 1800s;\nproxy_send_timeout 1800s;\n\
          proxy_set_header Upgrade $http_upgrade;\nproxy_set_header Connection $connection_upgrade;\n\
          proxy_set_header Host $http_host;\nproxy_set_header X-Forwarded-Proto $proto;\n\
-         proxy_set_header X-Forwarded-Port $port;\nproxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;\n\
+         proxy_set_header X-Forwarded-Port $port;\nproxy_set_header X-Forwarded-Host $name;\nproxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;\n\
          server {{\n  listen 80 default_server;\n  listen 443 ssl default_server;\n\
          \x20 location = /healthz {{ return 200; }}\n  location / {{ return 404 'default backend - 404'; }}\n}}\n\
          server {{\n  listen 80;\n  server_name {HOST};\n  {http}\n}}\n\

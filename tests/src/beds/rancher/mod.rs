@@ -10,6 +10,7 @@
 
 mod ingress;
 mod machines;
+mod pair;
 mod setup;
 mod tls;
 
@@ -24,7 +25,9 @@ use tempfile::TempDir;
 
 pub use self::ingress::Ingress;
 use self::machines::{Machine, Service};
-pub use self::setup::{Address, BACKEND, Balancer, Edit, Layer, Root, Setup, TRAEFIK, missing};
+pub use self::pair::KEEPALIVED;
+use self::pair::Pair;
+pub use self::setup::{API_TOKEN, Address, BACKEND, Balancer, Edit, Layer, Root, Setup, TRAEFIK, missing};
 pub use self::tls::Certificate;
 use super::network::{Namespace, Network};
 
@@ -46,6 +49,7 @@ pub struct Bed {
     balancer: Machine,
     client: Namespace,
     preserving: bool,
+    pair: Option<Pair>,
     certificates: tls::Certificates,
     // The last to go: what the others hang from and write to.
     network: Network,
@@ -64,7 +68,7 @@ impl Bed {
         balancer.space.ip(&format!("address add {second} dev eth0\n"))?;
         let client = network.namespace(CLIENT)?;
         let certificates = tls::Certificates::new(folder.path())?;
-        Ok(Self { nodes, balancer, client, preserving: false, certificates, network, folder })
+        Ok(Self { nodes, balancer, client, preserving: false, pair: None, certificates, network, folder })
     }
 
     /// Makes everything as `setup` says and waits until it listens; what is as it was goes on running.
@@ -79,10 +83,10 @@ impl Bed {
                 setup.backend(number, &at, &self.certificates.root())?,
                 setup.ingress(&at, &leaf, self.balancer.space.address(false))?,
             ];
-            changed |= node.run(services, setup.dead == Some(number))?;
+            changed |= node.run(services, setup.dead.contains(&number))?;
         }
         let mut doors: Vec<(IpAddr, u16)> = Vec::new();
-        for (_, node) in self.nodes.iter().enumerate().filter(|(i, _)| setup.dead != Some(i + 1)) {
+        for (_, node) in self.nodes.iter().enumerate().filter(|(i, _)| !setup.dead.contains(&(i + 1))) {
             doors.extend(setup.node_ports().iter().map(|port| (node.space.address(false), *port)));
         }
         // A balancer that saw its nodes come and go has an opinion of them for many seconds.
@@ -129,6 +133,53 @@ impl Bed {
     /// The checksum of what Rancher serves at `/cacerts` where that is right.
     pub fn ca_checksum(&self) -> String {
         setup::checksum(&self.certificates.root())
+    }
+
+    /// From now on whatever the test sends to the balancer is lost on the way, without a word.
+    pub fn forget(&self) -> Result<()> {
+        self.balancer.space.lose_from(&[self.network.hub(false)])
+    }
+
+    /// Ends that.
+    pub fn remember(&self) -> Result<()> {
+        self.balancer.space.heal()
+    }
+
+    /// The balancer's machine.
+    pub fn balancer(&self) -> &Namespace {
+        &self.balancer.space
+    }
+
+    /// Another machine of the network, connected, with nothing on it.
+    pub fn machine(&self, last: u8) -> Result<Namespace> {
+        self.network.namespace(last)
+    }
+
+    /// Another machine, in another network on the same cable. The nodes answer it by the balancer, which alone it asks.
+    pub fn machine_elsewhere(&self, last: u8) -> Result<Namespace> {
+        let (space, theirs) = self.network.namespace_elsewhere(last)?;
+        self.balancer.space.ip(&format!("route replace {theirs} dev eth0\n"))?;
+        let balancer = self.address(Address::First);
+        for node in &self.nodes {
+            node.space.ip(&format!("route replace {theirs} via {balancer} dev eth0\n"))?;
+        }
+        Ok(space)
+    }
+
+    /// Address of the test and of the coordinator.
+    pub fn hub(&self) -> IpAddr {
+        self.network.hub(false)
+    }
+
+    /// The User-Agent of every request that came as far as Rancher on the nodes.
+    pub fn asked(&self) -> Result<Vec<String>> {
+        let mut agents = Vec::new();
+        for number in 1..=NODES {
+            let log = std::fs::read_to_string(self.folder.path().join(format!("node{number}/rancher.log")))?;
+            let asked = log.lines().filter_map(|line| line.split_once("asked for ")?.1.split_once(" by "));
+            agents.extend(asked.map(|(_, agent)| agent.trim_matches('"').to_owned()));
+        }
+        Ok(agents)
     }
 
     /// A machine that is neither node nor balancer.

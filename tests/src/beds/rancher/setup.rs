@@ -18,6 +18,8 @@ use crate::programs::has_command;
 pub const BACKEND: &str = "OUTRIDER_RANCHER_BACKEND";
 /// Path of Traefik, given by the same; without it no setup may want it.
 pub const TRAEFIK: &str = "OUTRIDER_TRAEFIK";
+/// Token of a user of that Rancher.
+pub const API_TOKEN: &str = "token-tests:a-users-secret";
 /// Where Rancher listens on its node.
 pub(super) const RANCHER: &str = "127.0.0.1:8080";
 
@@ -94,8 +96,8 @@ pub struct Setup {
     pub cacerts: Option<String>,
     /// What is shown where TLS ends.
     pub certificate: Certificate,
-    /// A node on which nothing runs, from 1.
-    pub dead: Option<usize>,
+    /// Nodes on which nothing runs, from 1.
+    pub dead: Vec<usize>,
     /// Addresses of Rancher's name, as the agent is told.
     pub addresses: Vec<Address>,
     /// Changes to the agent's configuration.
@@ -125,7 +127,7 @@ impl Setup {
             root: Root::Rancher,
             cacerts: None,
             certificate: Certificate::Right,
-            dead: None,
+            dead: Vec::new(),
             addresses: vec![Address::First],
             agent_edits: Vec::new(),
         }
@@ -148,6 +150,7 @@ impl Setup {
             format!("-name=node{number}"),
             format!("-root={root}"),
             "-token=an-agents-token".to_owned(),
+            format!("-api-token={API_TOKEN}"),
         ];
         let program = std::env::var_os(BACKEND).unwrap_or_else(|| OsString::from("rancher-backend"));
         Ok(Service { program, arguments: arguments.into(), files: Vec::new(), log: at.join("rancher.log") })

@@ -1,7 +1,9 @@
 //! The faults, and what must be said of each: the condition that is not well, its reason, and words that no neighbour's
 //! message has.
 
-use outrider_tests::beds::rancher::{Address, Balancer, Certificate, Edit, Ingress, Layer, Root, Setup};
+mod http;
+
+use outrider_tests::beds::rancher::{Address, Balancer, Certificate, Edit, Layer, Root, Setup};
 
 /// Where the check runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,201 +67,15 @@ fn ingress(setup: Setup, edits: &[Edit]) -> Setup {
 
 /// All of them; neighbours that are easily taken for one another stand together.
 pub(crate) fn faults() -> Vec<Fault> {
-    let mut all = headers();
-    all.extend(web_sockets());
-    all.extend(proxy_protocol());
+    let mut all = http::headers();
+    all.extend(http::web_sockets());
+    all.extend(http::proxy_protocol());
     all.extend(backends());
     all.extend(certificates());
     all.extend(authorities());
     all.extend(ways());
     all.extend(answers());
     all
-}
-
-/// Headers that do not arrive, or arrive wrong.
-fn headers() -> Vec<Fault> {
-    vec![
-        fault(
-            "X-Forwarded-Proto is not sent",
-            "HAProxy without set-header X-Forwarded-Proto",
-            (FORWARDING, "ForwardedHeaderMissing"),
-            &["does not send the header"],
-            balancer(l7(), &[("http-request set-header X-Forwarded-Proto https\n", "\n")]),
-        ),
-        fault(
-            "X-Forwarded-Proto is replaced by the ingress (nginx)",
-            "the ingress sets $scheme, as with use-forwarded-headers off",
-            (FORWARDING, "ForwardedHeaderIgnored"),
-            &["does not trust or forward"],
-            ingress(l7(), &[("$proto { default $http_x_forwarded_proto;", "$proto { default $scheme;")]),
-        ),
-        fault(
-            "X-Forwarded-Proto is replaced by the ingress (Traefik)",
-            "Traefik without trustedIPs",
-            (FORWARDING, "ForwardedHeaderIgnored"),
-            &["does not trust or forward"],
-            Setup { ingress: Ingress::Traefik, ..ingress(l7(), &[TRAEFIK_TRUSTS_NOBODY]) },
-        ),
-        fault(
-            "X-Forwarded-Proto is sent on the first request of a connection only",
-            "HAProxy: set-header … if { http_first_req }",
-            (FORWARDING, "ForwardedHeaderFirstOnly"),
-            &["first"],
-            balancer(
-                l7(),
-                &[("X-Forwarded-Proto https\n", "X-Forwarded-Proto https if { http_first_req }\n")],
-            ),
-        ),
-        fault(
-            "X-Forwarded-Port is another",
-            "HAProxy sets 8443",
-            (FORWARDING, "ForwardedAddressWrong"),
-            &["X-Forwarded-Port", "8443"],
-            balancer(l7(), &[("X-Forwarded-Port 443", "X-Forwarded-Port 8443")]),
-        ),
-        fault(
-            "the Host is replaced",
-            "HAProxy sets Host and X-Forwarded-Host to a name of its own",
-            (FORWARDING, "HostNotRouted"),
-            &["but not straight at a backend"],
-            balancer(
-                l7(),
-                &[("set-header X-Forwarded-Host %[req.hdr(Host)]", "set-header Host inner.example.com")],
-            ),
-        ),
-        fault(
-            "a client may claim https on plain http",
-            "HAProxy passes port 80 on and leaves the client's header as it is",
-            (FORWARDING, "ForwardedHeaderForged"),
-            &["who claims https is believed"],
-            balancer(l7(), &[("http-request redirect scheme https code 301", "default_backend rancher")]),
-        ),
-        fault(
-            "the balancer redirects https to https",
-            "HAProxy redirects on port 443 too",
-            (FORWARDING, "RedirectLoop"),
-            &["the balancer itself redirects"],
-            balancer(
-                l7(),
-                &[(
-                    "    http-request set-header X-Forwarded-Proto https",
-                    "    http-request redirect code 302 location https://rancher.example.com/ if { path / }\n    http-request set-header X-Forwarded-Proto https",
-                )],
-            ),
-        ),
-        fault(
-            "redirects without end, each to another path",
-            "what answers / redirects to a new path every time",
-            (FORWARDING, "RedirectLoop"),
-            &["without end"],
-            Setup { root: Root::Redirects, ..l7() },
-        ),
-    ]
-}
-
-fn web_sockets() -> Vec<Fault> {
-    const UPGRADE: Edit = ("proxy_set_header Upgrade $http_upgrade;\n", "\n");
-    const CONNECTION: Edit = ("proxy_set_header Connection $connection_upgrade;\n", "\n");
-    vec![
-        fault(
-            "no upgrade headers",
-            "nginx without proxy_set_header Upgrade and Connection",
-            (WEB_SOCKET, "WebSocketUpgradeLost"),
-            &[],
-            balancer(l7_nginx(), &[UPGRADE, CONNECTION]),
-        ),
-        fault(
-            "HTTP/1.0 to the ingress",
-            "nginx without proxy_http_version 1.1 and without the headers: its default",
-            (WEB_SOCKET, "WebSocketUpgradeLost"),
-            &[],
-            balancer(l7_nginx(), &[UPGRADE, CONNECTION, ("proxy_http_version 1.1;\n", "\n")]),
-        ),
-        fault(
-            "WebSockets are refused by the balancer",
-            "HAProxy denies requests with an Upgrade header",
-            (WEB_SOCKET, "WebSocketRefused"),
-            &["HAProxy"],
-            balancer(
-                l7(),
-                &[(
-                    "    http-request set-header X-Forwarded-Proto",
-                    "    http-request deny if { req.hdr(Upgrade) -m found }\n    http-request set-header X-Forwarded-Proto",
-                )],
-            ),
-        ),
-        fault(
-            "WebSockets end nowhere",
-            "HAProxy sends them to a backend without servers",
-            (WEB_SOCKET, "WebSocketFails"),
-            &["503"],
-            balancer(
-                l7(),
-                &[(
-                    "    default_backend rancher\n",
-                    "    use_backend none if { req.hdr(Upgrade) -m found }\n    default_backend rancher\n\nbackend none\n",
-                )],
-            ),
-        ),
-    ]
-}
-
-fn proxy_protocol() -> Vec<Fault> {
-    vec![
-        fault(
-            "PROXY protocol at the balancer only, L4",
-            "HAProxy send-proxy, nginx as ingress",
-            (FORWARDING, "ProxyProtocolUnexpected"),
-            &[],
-            balancer(l4(), &[("default-server check", "default-server send-proxy check")]),
-        ),
-        fault(
-            "PROXY protocol at the ingress only, L4",
-            "nginx: listen 443 ssl proxy_protocol, HAProxy without send-proxy",
-            (FORWARDING, "ProxyProtocolMissing"),
-            &[],
-            ingress(
-                l4(),
-                &[
-                    ("listen 443 ssl", "listen 443 ssl proxy_protocol"),
-                    ("listen 80", "listen 80 proxy_protocol"),
-                ],
-            ),
-        ),
-        fault(
-            "PROXY protocol at the balancer only, L7",
-            "HAProxy send-proxy, nginx as ingress",
-            (FORWARDING, "ProxyProtocolUnexpected"),
-            &[],
-            balancer(l7(), &[("default-server check", "default-server send-proxy no-check")]),
-        ),
-        fault(
-            "PROXY protocol at the ingress only, L7",
-            "nginx: listen 80 proxy_protocol, HAProxy without send-proxy or checks",
-            (FORWARDING, "ProxyProtocolMissing"),
-            &[],
-            Setup {
-                balancer_edits: vec![NO_HEALTH_CHECK],
-                ..ingress(
-                    l7(),
-                    &[
-                        ("listen 443 ssl", "listen 443 ssl proxy_protocol"),
-                        ("listen 80", "listen 80 proxy_protocol"),
-                    ],
-                )
-            },
-        ),
-        fault(
-            "PROXY protocol expected by the balancer's own front",
-            "HAProxy: bind accept-proxy",
-            (FORWARDING, "ProxyProtocolMissing"),
-            &["front"],
-            balancer(
-                l4(),
-                &[("bind :443\n", "bind :443 accept-proxy\n"), ("bind :80\n", "bind :80 accept-proxy\n")],
-            ),
-        ),
-    ]
 }
 
 fn backends() -> Vec<Fault> {
@@ -269,14 +85,21 @@ fn backends() -> Vec<Fault> {
             "nothing runs on a node, HAProxy without checks",
             (FORWARDING, "DeadBackendInUse"),
             &["1 of 3"],
-            Setup { dead: Some(2), ..balancer(l7(), &[NO_HEALTH_CHECK]) },
+            Setup { dead: vec![2], ..balancer(l7(), &[NO_HEALTH_CHECK]) },
         ),
         fault(
             "a dead backend is taken out",
             "nothing runs on a node, nginx tries the next",
             (FORWARDING, "BackendDown"),
             &["1 of 3"],
-            Setup { dead: Some(2), ..l7_nginx() },
+            Setup { dead: vec![2], ..l7_nginx() },
+        ),
+        fault(
+            "no backend lives",
+            "nothing runs on any node",
+            (FORWARDING, "BackendDown"),
+            &["Every backend"],
+            Setup { dead: vec![1, 2, 3], ..l4() },
         ),
         fault(
             "the balancer asks another port than the ingress listens on",
