@@ -47,11 +47,19 @@ pub async fn connect(address: SocketAddr, limit: Duration) -> Result<TcpStream, 
     within(limit, format!("connecting to {address}"), async {
         let stream = TcpStream::connect(address)
             .await
-            .map_err(|e| Failure::from(e).during(format_args!("connecting to {address}")))?;
+            .map_err(|e| unreached(e).during(format_args!("connecting to {address}")))?;
         stream.set_nodelay(true)?;
         Ok(stream)
     })
     .await
+}
+
+/// A route of the type blackhole answers EINVAL where the others say unreachable (ip-route(8)).
+fn unreached(error: std::io::Error) -> Failure {
+    if error.raw_os_error() == Some(libc::EINVAL) {
+        return Failure::new(UnknownCause::Unreachable, "the route to it is a black hole of this machine");
+    }
+    Failure::from(error)
 }
 
 /// How much silence of a peer ends a connection (TCP keep-alive: the kernel's, not a protocol's).

@@ -89,16 +89,16 @@ fn faults() -> Vec<Fault> {
         },
         Fault {
             name: "one node's route",
-            made: "ip route add blackhole of the balancer's address on w2",
+            made: "ip route add unreachable of the balancer's address on w2",
             reason: "PathOfOneNode",
             words: &["w2 alone does not reach"],
             make: |w| {
                 let balancer = w.bed.address(Address::First);
-                w.space("w2").ip(&format!("route add blackhole {balancer}/32\n")).unwrap();
+                w.space("w2").ip(&format!("route add unreachable {balancer}/32\n")).unwrap();
             },
             cure: |w| {
                 let balancer = w.bed.address(Address::First);
-                w.space("w2").ip(&format!("route del blackhole {balancer}/32\n")).unwrap();
+                w.space("w2").ip(&format!("route del unreachable {balancer}/32\n")).unwrap();
             },
         },
         Fault {
