@@ -8,6 +8,8 @@
 //! [`Connection`] (HTTP/1.1 on one connection), [`Http2`] (HTTP/2 on one), [`Grpc`] (calls on one), [`Heard`] (what a peer said first), [`proxy`] (CONNECT and NO_PROXY), [`Dialer`] (all of them in a row).
 
 mod alert;
+#[cfg(test)]
+pub(crate) mod authority;
 pub mod certificate;
 mod connect;
 mod dial;

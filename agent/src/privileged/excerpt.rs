@@ -20,9 +20,10 @@ use serde_json::{Value, json};
 
 use crate::sense::certificates::key_excerpt;
 use crate::sense::credentials::kubeconfig_excerpt;
+use crate::sense::environment_file::assignments;
 use crate::sense::etcd::flags as etcd_flags;
 use crate::sense::rancher::{
-    DATASTORE, KUBELET_ARG, SERVER, assignments, flag_of, flags, mapping, scheme, service_lines, split, words,
+    DATASTORE, KUBELET_ARG, SERVER, flag_of, flags, mapping, scheme, service_lines, split, words,
 };
 use crate::sense::rancher_agent;
 

@@ -9,6 +9,7 @@ pub mod cloud_init;
 mod cluster;
 pub mod credentials;
 pub mod dns;
+pub(crate) mod environment_file;
 pub mod etcd;
 pub(crate) mod file;
 mod folder;

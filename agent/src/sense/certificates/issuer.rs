@@ -85,16 +85,10 @@ fn signed(certificate: &X509Certificate<'_>, issuer: &X509Certificate<'_>, unsup
 #[cfg(test)]
 mod tests {
     use outrider_protocol::{CertificateFile, Fact, Timestamp};
-    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+    use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
 
     use super::*;
-
-    fn authority(name: &str) -> CertifiedIssuer<'static, KeyPair> {
-        let mut params = CertificateParams::new(vec![]).unwrap();
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
-    }
+    use crate::net::authority::{authority, params};
 
     fn leaf(of: &CertifiedIssuer<'static, KeyPair>) -> CertificateDer<'static> {
         let params = CertificateParams::new(vec!["n1".to_owned()]).unwrap();
@@ -125,10 +119,8 @@ mod tests {
     #[test]
     fn intermediates_lead_on_and_a_bundle_has_several() {
         let (root, other) = (authority("root"), authority("other"));
-        let mut params = CertificateParams::new(vec![]).unwrap();
-        params.distinguished_name.push(DnType::CommonName, "intermediate");
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let intermediate = CertifiedIssuer::signed_by(params, KeyPair::generate().unwrap(), &root).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let intermediate = CertifiedIssuer::signed_by(params("intermediate"), key, &root).unwrap();
         let files = [file("/bundle.crt", vec![other.der().clone(), root.der().clone()])];
         let leaf = leaf(&intermediate);
         assert_eq!(signer(&[leaf.clone(), intermediate.der().clone()], &files).unwrap(), Some("/bundle.crt"));

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use outrider_protocol::{CertificateUse, CertificatesFacts, Distribution, Fact, UnknownCause};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rcgen::{CertificateParams, CertifiedIssuer, DnType, KeyPair};
 
 use super::node::{Search, search};
 use super::{Memory, read};
+use crate::net::authority::authority;
 use crate::sense::prepared::Machine;
 
 const RKE2: &str = "/var/lib/rancher/rke2";
@@ -15,10 +16,7 @@ struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
     fn new(name: &str) -> Self {
-        let mut params = CertificateParams::new(vec![]).unwrap();
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+        Self(authority(name))
     }
 
     fn pem(&self) -> String {

@@ -155,16 +155,10 @@ fn blocks(pem: &[u8]) -> Vec<&[u8]> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+    use rcgen::{CertificateParams, KeyPair};
 
     use super::*;
-
-    fn authority(name: &str) -> CertifiedIssuer<'static, KeyPair> {
-        let mut params = CertificateParams::new(vec![]).unwrap();
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
-    }
+    use crate::net::authority::authority;
 
     fn published(body: &[u8], chain: Vec<CertificateDer<'static>>) -> Published {
         let body_sha256 = certificate::hex(&certificate::sha256(body));

@@ -19,7 +19,7 @@ use outrider_protocol::{Distribution, UnknownCause};
 
 pub(crate) use options::{DATASTORE, KUBELET_ARG, SERVER, flag_of, flags, mapping, words};
 pub use options::{Options, scheme};
-pub(crate) use unit::{UNIT_FOLDERS, assignments, service_lines, split};
+pub(crate) use unit::{UNIT_FOLDERS, service_lines, split};
 
 use super::{OpenFile, file};
 use crate::net::Failure;

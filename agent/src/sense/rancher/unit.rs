@@ -11,6 +11,7 @@ use outrider_protocol::UnknownCause;
 
 use super::{Files, Program, Told};
 use crate::net::Failure;
+use crate::sense::environment_file::assignments;
 
 /// Where units lie, the first found counts.
 pub(crate) const UNIT_FOLDERS: [&str; 5] = [
@@ -202,19 +203,6 @@ pub(crate) fn split(text: &str) -> Vec<String> {
         words.push(word);
     }
     words
-}
-
-/// The lines `NAME=value` of an environment file.
-pub(crate) fn assignments(text: &str) -> Vec<(String, String)> {
-    let lines = text.lines().map(str::trim).filter(|line| !line.starts_with(['#', ';']));
-    let pairs = lines.filter_map(|line| {
-        let (name, value) = line.split_once('=')?;
-        let (name, value) = (name.trim(), value.trim());
-        let quoted = value.starts_with(['"', '\'']);
-        let value = if quoted { split(value).concat() } else { value.to_owned() };
-        (!name.is_empty()).then(|| (name.to_owned(), value))
-    });
-    pairs.collect()
 }
 
 /// The arguments after `server` or `agent` in a command line. An error says what keeps them from being known.

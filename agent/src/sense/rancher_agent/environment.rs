@@ -1,5 +1,7 @@
-//! Environment files as systemd reads them (systemd.exec(5), `EnvironmentFile=`), of which only the few variables are
-//! kept that say how a program reaches Rancher. What stands before an `@` in a proxy is a password and never kept.
+//! Environments, of which only the few variables are kept that say how a program reaches Rancher. What stands before an `@`
+//! in a proxy is a password and never kept.
+
+use crate::sense::environment_file;
 
 /// Variables that are kept, in capitals.
 pub const KEPT: [&str; 6] =
@@ -24,32 +26,14 @@ pub struct Assignment {
 
 /// The assignments of `text` that are kept.
 pub fn parse(text: &str) -> Vec<Assignment> {
-    let mut found = Vec::new();
-    let mut lines = text.lines().enumerate();
-    while let Some((number, line)) = lines.next() {
-        let mut whole = line.trim_start().to_owned();
-        if whole.is_empty() || whole.starts_with(['#', ';']) {
-            continue;
-        }
-        // A backslash at the end goes on with the next line.
-        while whole.ends_with('\\') && whole.len() < 4 * MAX_VALUE {
-            whole.pop();
-            match lines.next() {
-                Some((_, next)) => whole.push_str(next),
-                None => break,
-            }
-        }
-        let Some((name, value)) = whole.split_once('=') else { continue };
-        let (name, exported) = match name.trim().strip_prefix("export") {
-            Some(rest) if rest.starts_with(char::is_whitespace) => (rest.trim(), true),
-            _ => (name.trim(), false),
-        };
-        if is_kept(name) && found.len() < MAX {
-            let value = clean(name, &unquoted(value.trim()));
-            found.push(Assignment { line: number + 1, name: name.to_owned(), value, exported });
-        }
-    }
-    found
+    let lines = environment_file::read(text).into_iter().filter(|line| is_kept(&line.name));
+    let kept = lines.map(|line| Assignment {
+        line: line.number,
+        value: clean(&line.name, &line.value),
+        name: line.name,
+        exported: line.exported,
+    });
+    kept.take(MAX).collect()
 }
 
 /// The assignments of systemd's property `Environment`, words in a shell's quotes.
@@ -101,25 +85,6 @@ pub fn excerpt(text: &str) -> String {
 
 fn is_kept(name: &str) -> bool {
     KEPT.iter().any(|known| known.eq_ignore_ascii_case(name))
-}
-
-/// A value without its quotes.
-fn unquoted(value: &str) -> String {
-    let mut out = String::new();
-    let (mut quote, mut escaped) = (None, false);
-    for c in value.chars().take(MAX_VALUE) {
-        match (c, quote) {
-            _ if escaped => {
-                out.push(c);
-                escaped = false;
-            }
-            ('\\', None | Some('"')) => escaped = true,
-            ('"' | '\'', None) => quote = Some(c),
-            (c, Some(open)) if c == open => quote = None,
-            (c, _) => out.push(c),
-        }
-    }
-    out
 }
 
 /// The mark of a user name or password that was left out.
