@@ -134,6 +134,10 @@ open_enum! {
         LoadBalancerWebSocket = "LoadBalancerWebSocket",
         /// The CA bundle that Rancher serves is the expected one.
         RancherCa = "RancherCA",
+        /// Rancher's `server-url`, its Ingress, the balancer and the certificate name one host.
+        RancherName = "RancherName",
+        /// Nothing but Rancher and what it needs is in Rancher's own cluster.
+        RancherClusterDedicated = "RancherClusterDedicated",
         /// Names resolve, everywhere alike.
         DnsResolves = "DnsResolves",
         /// Credentials work and will go on to.
@@ -179,7 +183,7 @@ impl ConditionType {
             | T::RancherCa => Check::LoadBalancer,
             T::ClockSynchronized => Check::Clock,
             T::CertificatesValid => Check::Certificates,
-            T::CredentialsValid => Check::Credentials,
+            T::CredentialsValid | T::RancherName | T::RancherClusterDedicated => Check::Credentials,
             T::HostHealthy => Check::Host,
             T::KubernetesReady | T::NodePortsReachable => Check::Kubernetes,
             T::DnsResolves => Check::Dns,

@@ -7,7 +7,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{CertificateFacts, Fact, Timestamp};
+use crate::{CertificateFacts, Fact, RancherCluster, Timestamp};
 
 /// The credentials that were found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -17,6 +17,9 @@ pub struct CredentialsFacts {
     pub kubeconfigs: Vec<KubeconfigFacts>,
     /// Rancher's cloud credentials; `NotApplicable` where no kubeconfig with access is configured.
     pub rancher: Fact<CloudCredentials>,
+    /// Rancher's own cluster, read with the same kubeconfig.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rancher_cluster: Option<Fact<RancherCluster>>,
 }
 
 open_enum! {

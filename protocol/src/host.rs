@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Fact;
+use crate::{Fact, Timestamp};
 
 /// Facts of the check `host`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -134,8 +134,73 @@ pub struct ClockFacts {
     pub kernel: Fact<KernelClock>,
     /// Who keeps time, such as `chronyd` or `systemd-timesyncd`.
     pub service: Fact<String>,
+    /// What that service says of its sources; `NotApplicable` where there is none, or it says nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Fact<TimeSource>>,
     /// Offset to the coordinator by its answers' `Date` header or body.
     pub coordinator: Fact<ClockOffset>,
+}
+
+/// Where a time service has the time from, in its own words.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TimeSource {
+    /// The service.
+    pub service: String,
+    /// The source that the clock follows now; empty when it follows none.
+    pub selected: String,
+    /// Stratum of this clock, one more than its source's; 0 or 16 when it follows none.
+    pub stratum: u32,
+    /// When the clock was last set by a source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updated_at: Option<Timestamp>,
+    /// Our clock minus the true time, as the service estimates it, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset_ms: Option<f64>,
+    /// How far off that estimate may be: root dispersion and half the root delay, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uncertainty_ms: Option<f64>,
+    /// Every source, at most sixteen.
+    #[serde(default)]
+    pub sources: Vec<NtpSource>,
+}
+
+open_enum! {
+    /// What a time service makes of one of its sources.
+    NtpState {
+        /// The clock follows it.
+        Selected = "selected",
+        /// It would do.
+        Candidate = "candidate",
+        /// It does not answer, or not with a time.
+        Unusable = "unusable",
+        /// It differs from the majority.
+        FalseTicker = "falseticker",
+        /// Its answers vary too much.
+        Unsteady = "unsteady",
+    }
+}
+
+/// One source of a time service.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NtpSource {
+    /// Its address, or name of a reference clock; empty for a name that was never resolved.
+    pub address: String,
+    /// What the service makes of it.
+    pub state: NtpState,
+    /// Its stratum; 0 when not known.
+    #[serde(default)]
+    pub stratum: u32,
+    /// How many of the last eight questions it answered.
+    #[serde(default)]
+    pub answered: u32,
+    /// Seconds since its last answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds_ago: Option<u64>,
+    /// Our clock minus its, at that answer, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset_ms: Option<f64>,
 }
 
 /// What `adjtimex(2)` says of the system clock.

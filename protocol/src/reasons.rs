@@ -123,7 +123,9 @@ reason_codes! {
     ClockUnsynchronized = "ClockUnsynchronized", Info..=Warn, "f7a50d9f23345b2db42177f8a2bba81e",
         "Nobody disciplines the clock.";
     ClockSkewed = "ClockSkewed", Warn..=Error, "02a7af1259e1572485451fed79b516c0",
-        "The clock differs from the coordinator's.";
+        "The clock is off from the coordinator's, or from what others agree on.";
+    ClockSourceLost = "ClockSourceLost", Warn..=Warn, "c93ddac06a5c41ed961d5e92f88e7e8f",
+        "The clock is still right, and its time service hears none of its sources.";
     ClockOfPeerWrong = "ClockOfPeerWrong", Warn..=Warn, "7da7b8e5d86343729ec554580192c900",
         "This clock is right and another machine's is wrong.";
     CloudInitDone = "CloudInitDone", Ok..=Ok, "656ed9e3d7a95141bca0385d21c94a98",
@@ -302,6 +304,18 @@ reason_codes! {
         "When the credential ends cannot be told.";
     CredentialClockUnsure = "CredentialClockUnsure", Info..=Error, "9eda42c6d2a244b3976c679eb9387074",
         "Whether the credential has ended cannot be told by this clock.";
+    RancherNameAgreed = "RancherNameAgreed", Ok..=Ok, "accaaa5a762b4330a4bf664bbc954d7e",
+        "Rancher's server-url, Ingress, load balancer and certificate name one host.";
+    RancherNameDiffers = "RancherNameDiffers", Warn..=Error, "9a2d5b9ccf4542718d8f439a6cffb85d",
+        "What leads to Rancher goes by another name than server-url.";
+    RancherServerUrlUnusable = "RancherServerUrlUnusable", Warn..=Warn, "a39672ad64d24215b17600ce0dbe9bea",
+        "Rancher's server-url is not set, or agents cannot use it.";
+    RancherClusterAlone = "RancherClusterAlone", Ok..=Ok, "bb5d802aec9645c1be0bc404647fa2e4",
+        "Rancher's own cluster runs Rancher and what it needs, and nothing else.";
+    RancherClusterShared = "RancherClusterShared", Info..=Warn, "898d1bd103a3411a80301b72c37265c5",
+        "Something else lives in Rancher's own cluster.";
+    RancherHostContested = "RancherHostContested", Warn..=Warn, "dff3ce488a7c4263949d2804553d915e",
+        "Another Ingress or route takes requests for Rancher's host.";
     BalancerAnswers = "BalancerAnswers", Ok..=Ok, "218db78171fd583a969dd30c9663e446",
         "Every address of the balancer accepts connections.";
     BalancerPartlyDown = "BalancerPartlyDown", Error..=Error, "d9b7349ff475532c9b6a35e1942c04e1",

@@ -13,6 +13,7 @@ mod balancer_reachable;
 mod balancer_websocket;
 mod certificates;
 mod clock;
+mod clock_service;
 mod cloud_init;
 mod credentials;
 mod dns;

@@ -49,7 +49,7 @@ fn not_installed_is_not_applicable_and_unread_is_unknown() {
 fn a_restart_loop_is_told_by_two_looks_or_by_one_that_meets_it() {
     let f = about("", |a| {
         a.unit.restarts = 40;
-        (a.unit.result, a.unit.exit_status) = ("exit-code".into(), 1);
+        (a.unit.result, a.unit.exit_status, a.unit.started_seconds_ago) = ("exit-code".into(), 1, Some(4));
         a.earlier = Some(RestartCount { restarts: 4, at: ago(240) });
     });
     let words = ["36 restarts within 4 min", "exit code 1", "showing this node as running", "x509"];
@@ -60,6 +60,15 @@ fn a_restart_loop_is_told_by_two_looks_or_by_one_that_meets_it() {
         a.earlier = None;
     });
     expect(&f, Status::False, Severity::Error, ReasonCode::RancherAgentRestarting, &["812 restarts so far"]);
+    // It ended every six seconds; one that lives for more than a minute has what the others lacked.
+    let cured = |seconds| {
+        about("", |a| {
+            (a.unit.restarts, a.unit.started_seconds_ago) = (40, Some(seconds));
+            a.earlier = Some(RestartCount { restarts: 4, at: ago(240) });
+        })
+    };
+    assert_eq!(cured(59).reason, ReasonCode::RancherAgentRestarting);
+    assert_eq!(cured(61).reason, ReasonCode::RancherAgentRunning);
     // Many restarts long ago, and a process that lives.
     let f = about("", |a| (a.unit.restarts, a.earlier) = (812, None));
     expect(&f, Status::True, Severity::Ok, ReasonCode::RancherAgentRunning, &["812 restarts so far"]);

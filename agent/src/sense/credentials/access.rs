@@ -25,8 +25,9 @@ const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(400);
 /// Bytes of an answer that is shown.
 const BODY: usize = 64 * 1024;
-/// Characters of it that are kept.
-const SAID: usize = 200;
+const JSON: &str = "application/json";
+/// Characters of what a refusal says that are kept.
+const SAID: usize = 240;
 
 /// The way to the server of a kubeconfig with its credential.
 #[derive(Clone)]
@@ -124,15 +125,32 @@ impl Access {
 
     /// `path` below the server of the kubeconfig.
     pub(super) async fn get(&self, path: &str, body: usize, deadline: Instant) -> Result<Answered, Failure> {
-        self.ask(&format!("{}{path}", self.url.path.trim_end_matches('/')), body, deadline).await
+        self.get_as(path, JSON, body, deadline).await
     }
 
-    async fn ask(&self, path: &str, body: usize, deadline: Instant) -> Result<Answered, Failure> {
+    /// The same, as the media type `accept`.
+    pub(super) async fn get_as(
+        &self,
+        path: &str,
+        accept: &'static str,
+        body: usize,
+        deadline: Instant,
+    ) -> Result<Answered, Failure> {
+        self.ask(&format!("{}{path}", self.url.path.trim_end_matches('/')), accept, body, deadline).await
+    }
+
+    async fn ask(
+        &self,
+        path: &str,
+        accept: &'static str,
+        body: usize,
+        deadline: Instant,
+    ) -> Result<Answered, Failure> {
         let left = deadline.saturating_duration_since(Instant::now()).min(STEP * 2);
         let what = format!("GET {path}");
         within(left, &what, async {
             let mut connection = self.dialer.open(&self.url).await?;
-            let mut request = http::Request::get(path).header(ACCEPT, "application/json");
+            let mut request = http::Request::get(path).header(ACCEPT, accept);
             if let Some(value) = &self.authorization {
                 request = request.header(AUTHORIZATION, value.clone());
             }
@@ -185,7 +203,7 @@ impl Access {
     async fn own_token(&self, cx: &SenseContext, name: &str, deadline: Instant) -> Fact<RancherToken> {
         let path = format!("/v3/tokens/{name}");
         let source = format!("GET https://{}{path}", self.url.host_and_port());
-        let answer = match self.ask(&path, BODY, deadline).await {
+        let answer = match self.ask(&path, JSON, BODY, deadline).await {
             Ok(answer) => answer,
             Err(failure) => return failure.into_fact(source, cx.now()),
         };

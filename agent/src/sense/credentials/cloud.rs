@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::access::{Access, object};
 use super::kubeconfig::Kubeconfig;
+use super::list::{self, List, WHOLE};
 use super::{files, rancher_token};
 use crate::net::{Failure, certificate};
 use crate::sense::SenseContext;
@@ -25,10 +26,8 @@ const SECRETS: &str = "/api/v1/namespaces/cattle-global-data/secrets";
 const TOKENS: &str = "/apis/management.cattle.io/v3/tokens";
 const EXT_TOKENS: &str = "/apis/ext.cattle.io/v1/tokens";
 const CLUSTERS: &str = "/apis/provisioning.cattle.io/v1/clusters";
-/// Bytes of one page, objects of one page, and pages of a list.
-const PAGE_BYTES: usize = 4 * 1024 * 1024;
+/// Objects of one page: Secrets may be large.
 const PAGE: usize = 40;
-const PAGES: usize = 50;
 /// Most credentials that are told of, and clusters of one.
 const MAX_CREDENTIALS: usize = 64;
 const MAX_USERS: usize = 100;
@@ -82,7 +81,7 @@ async fn all(
 ) -> Result<Option<CloudCredentials>, Failure> {
     let mut found =
         CloudCredentials { server: access.server(), credentials: Vec::new(), others: 0, left_out: 0 };
-    let is_there = pages(access, SECRETS, deadline, |item| {
+    let is_there = list::each(access, whole(SECRETS), deadline, |item| {
         match told(cx, item) {
             Told::Credential(_) if found.credentials.len() >= MAX_CREDENTIALS => found.left_out += 1,
             Told::Credential(credential) => found.credentials.push(*credential),
@@ -115,36 +114,8 @@ async fn all(
     Ok(Some(found))
 }
 
-/// Calls `take` with every object of a list; false when there is no such list.
-async fn pages(
-    access: &Access,
-    path: &str,
-    deadline: Instant,
-    mut take: impl FnMut(Value) -> Result<(), Failure>,
-) -> Result<bool, Failure> {
-    let mut next = String::new();
-    for _ in 0..PAGES {
-        let page = format!("{path}?limit={PAGE}{next}");
-        let answer = access.get(&page, PAGE_BYTES, deadline).await?;
-        let Some(mut list) = object(&answer)? else { return Ok(false) };
-        drop(answer);
-        let token = list.pointer("/metadata/continue").and_then(Value::as_str).unwrap_or_default();
-        // Written by the server in base64; anything else is not followed.
-        let plain =
-            token.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'=' | b'.'));
-        next = if token.is_empty() || !plain { String::new() } else { format!("&continue={token}") };
-        let Some(Value::Array(items)) = list.get_mut("items").map(Value::take) else {
-            return Err(Failure::new(UnknownCause::InvalidAnswer, format!("what {path} answers is no list")));
-        };
-        for item in items {
-            take(item)?;
-        }
-        if next.is_empty() {
-            return Ok(true);
-        }
-    }
-    let most = PAGE * PAGES;
-    Err(Failure::new(UnknownCause::Unsupported, format!("more than {most} objects at {path}")))
+fn whole(path: &str) -> List<'_> {
+    List { path, accept: WHOLE, page: PAGE }
 }
 
 fn told(cx: &SenseContext, item: Value) -> Told {
@@ -239,7 +210,7 @@ async fn token(cx: &SenseContext, access: &Access, name: &str, deadline: Instant
 /// Every cluster with the credentials that it and its machine pools name.
 async fn clusters(access: &Access, deadline: Instant) -> Result<Vec<(String, Vec<String>)>, Failure> {
     let mut found = Vec::new();
-    let is_there = pages(access, CLUSTERS, deadline, |item| {
+    let is_there = list::each(access, whole(CLUSTERS), deadline, |item| {
         found.push(uses(&item));
         Ok(())
     })

@@ -6,12 +6,15 @@
 //! Exec plugins are never run.
 //!
 //! Tour: `files` (which kubeconfigs, and what is in them), `kubeconfig` (the text), `token` (claims),
-//! `access` (the request), `cloud` and `rancher_token` (Rancher's objects).
+//! `access` (the request), `list` (many of them), `cloud` and `rancher_token` (credentials of Rancher), `rancher_cluster`
+//! (what Rancher's own cluster says of the way in).
 
 mod access;
 mod cloud;
 mod files;
 mod kubeconfig;
+mod list;
+mod rancher_cluster;
 mod rancher_token;
 mod token;
 
@@ -73,40 +76,46 @@ pub async fn read(
             cx.now(),
         );
     }
-    let rancher = rancher(cx, settings, &found, deadline).await;
+    let (rancher, rancher_cluster) = match reader(cx, settings, &found) {
+        Ok(access) => {
+            (cloud::read(cx, access, deadline).await, Some(rancher_cluster::read(cx, access, deadline).await))
+        }
+        // Why it cannot be read stands in one place.
+        Err(why) => (why, None),
+    };
     let mut kubeconfigs: Vec<KubeconfigFacts> = Vec::with_capacity(found.len());
     for Found { mut facts, access } in found {
         facts.call = call(cx, settings, &facts, access, memory, deadline).await;
         kubeconfigs.push(facts);
     }
     memory.accepted.retain(|path, _| kubeconfigs.iter().any(|facts| facts.path == *path));
-    Fact::known(CredentialsFacts { kubeconfigs, rancher }, "kubeconfigs on this node", cx.now())
+    Fact::known(
+        CredentialsFacts { kubeconfigs, rancher, rancher_cluster },
+        "kubeconfigs on this node",
+        cx.now(),
+    )
 }
 
-async fn rancher(
+/// The way into Rancher's own cluster, or why there is none.
+fn reader<'a, T>(
     cx: &SenseContext,
     settings: &CredentialSettings,
-    found: &[Found],
-    deadline: Instant,
-) -> Fact<outrider_protocol::CloudCredentials> {
+    found: &'a [Found],
+) -> Result<&'a Access, Fact<T>> {
     let Some(path) = &settings.rancher_kubeconfig else {
-        return Fact::not_applicable("[credentials] names no rancher_kubeconfig", cx.now());
+        return Err(Fact::not_applicable("[credentials] names no rancher_kubeconfig", cx.now()));
     };
     let path = path.display().to_string();
     let unusable = |why: &str| {
-        Fact::unknown(
-            UnknownCause::InvalidInput,
-            format!("{path} cannot be used: {why}"),
-            path.as_str(),
-            cx.now(),
-        )
+        let detail = format!("{path} cannot be used: {why}");
+        Err(Fact::unknown(UnknownCause::InvalidInput, detail, path.as_str(), cx.now()))
     };
     match found.iter().find(|found| found.facts.path == path) {
         None => unusable("it was not read"),
-        Some(Found { access: Ok(access), .. }) => cloud::read(cx, access, deadline).await,
+        Some(Found { access: Ok(access), .. }) => Ok(access),
         Some(Found { facts, access: Err(why) }) => match &facts.content {
             Fact::Unknown { cause, detail, source, at } => {
-                Fact::unknown(cause.clone(), detail.as_str(), source.as_str(), *at)
+                Err(Fact::unknown(cause.clone(), detail.as_str(), source.as_str(), *at))
             }
             Fact::Absent { .. } => unusable("there is no such file"),
             _ => unusable(why),

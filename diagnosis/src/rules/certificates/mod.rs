@@ -21,6 +21,7 @@ use outrider_protocol::{
 };
 
 use self::reserve::Reserve;
+pub(super) use self::served::covers;
 use crate::candidate::{self, Candidate};
 use crate::finding::{Finding, Judgement};
 use crate::rules::clock::Trust;

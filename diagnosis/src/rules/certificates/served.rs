@@ -362,7 +362,7 @@ fn knows_its_address(names: &[String]) -> bool {
 }
 
 /// A name against an alternative name: the same, or one label for the star.
-fn covers(san: &str, name: &str) -> bool {
+pub(in crate::rules) fn covers(san: &str, name: &str) -> bool {
     let ip = |text: &str| text.parse::<core::net::IpAddr>().ok();
     if san.eq_ignore_ascii_case(name) || ip(name).is_some_and(|name| ip(san) == Some(name)) {
         return true;

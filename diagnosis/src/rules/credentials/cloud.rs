@@ -53,8 +53,9 @@ pub(super) fn access_advice(cause: &UnknownCause) -> &'static str {
     match cause {
         UnknownCause::Unauthenticated => "credentials.rancher_kubeconfig is not accepted: give one that is.",
         UnknownCause::Forbidden => {
-            "credentials.rancher_kubeconfig lacks a right: it must get and list secrets in cattle-global-data, get \
-             tokens.management.cattle.io and list clusters.provisioning.cattle.io in Rancher's own cluster."
+            "credentials.rancher_kubeconfig lacks the right named above; docs/rancher-access/reader.yaml gives all that are wanted \
+             and none beyond (for cloud credentials: list secrets in cattle-global-data, get tokens.management.cattle.io, list \
+             clusters.provisioning.cattle.io)."
         }
         UnknownCause::InvalidInput | UnknownCause::PermissionDenied => {
             "Correct credentials.rancher_kubeconfig in a file of the configuration that only root may write; the root helper \

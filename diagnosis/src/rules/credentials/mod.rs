@@ -5,8 +5,10 @@
 //! that hang on a credential and never says to rename or to delete anything.
 
 mod cloud;
+mod dedicated;
 mod end;
 mod kubeconfig;
+mod rancher_name;
 
 use std::time::Duration;
 
@@ -14,7 +16,7 @@ use outrider_protocol::{
     ConditionType, CredentialsFacts, Fact, NodeFacts, ReasonCode, Severity, Status, Timestamp, UnknownCause,
 };
 
-use crate::candidate::badness;
+use crate::candidate::{Candidate, badness};
 use crate::finding::{Finding, Judgement};
 use crate::rules::clock::Trust;
 
@@ -43,6 +45,58 @@ pub(super) fn judge(out: &mut Judgement, credentials: &CredentialsFacts, at: Tim
             out.findings.push(unknown.subject(cloud::ALL));
         }
         Fact::NotApplicable { .. } => {}
+    }
+    match &credentials.rancher_cluster {
+        Some(Fact::Known { value, at, .. }) => {
+            out.findings.extend(rancher_name::judge(value, *at, facts));
+            out.findings.extend(dedicated::judge(value, *at));
+        }
+        Some(Fact::Absent { source, at }) => {
+            let message = format!(
+                "There is no {source}: credentials.rancher_kubeconfig does not lead to Rancher's own cluster."
+            );
+            let cause = UnknownCause::InvalidInput;
+            let finding = Finding::unknown(ConditionType::RancherName, &cause, Severity::Warn, *at, message);
+            out.findings.push(finding.advice(
+                "Name a kubeconfig of the cluster that Rancher itself runs in, or leave credentials.rancher_kubeconfig out on \
+                 this node.",
+            ));
+        }
+        Some(Fact::Unknown { cause, detail, .. }) => {
+            // What to do stands with the cloud credentials, which are read in the same way: one cause, one advice.
+            let message = format!(
+                "Not known while Rancher's own cluster cannot be read with credentials.rancher_kubeconfig: {}.",
+                detail.trim_end_matches('.')
+            );
+            for condition_type in [ConditionType::RancherName, ConditionType::RancherClusterDedicated] {
+                out.findings.push(told_elsewhere(condition_type, cause, at, message.clone()));
+            }
+        }
+        Some(Fact::NotApplicable { .. }) | None => {}
+    }
+}
+
+/// Not known for a reason that another condition shows with what to do about it.
+fn told_elsewhere(
+    condition_type: ConditionType,
+    cause: &UnknownCause,
+    at: Timestamp,
+    message: String,
+) -> Finding {
+    let finding = Finding::unknown(condition_type, cause, Severity::Info, at, message);
+    // Some causes are never less than a warning, and that has advice.
+    if finding.severity < Severity::Warn { finding.advice("") } else { finding }
+}
+
+/// A part of Rancher's own cluster that could not be read. What the cluster does not know is no fault.
+fn unread<T>(what: &str, fact: &Fact<T>) -> Option<Candidate> {
+    match fact {
+        Fact::Unknown { cause, detail, .. } => {
+            let message = format!("{what} could not be read: {}.", detail.trim_end_matches('.'));
+            let unread = Candidate::new(Status::Unknown, Severity::Warn, ReasonCode::from(cause), message);
+            Some(unread.after(RAISE).advice(cloud::access_advice(cause)))
+        }
+        _ => None,
     }
 }
 

@@ -141,6 +141,7 @@ pub fn clock() -> ClockFacts {
     ClockFacts {
         kernel: known(KernelClock { synchronized: true, estimated_error_us: 120, maximum_error_us: 20_000 }),
         service: known("chronyd".into()),
+        source: None,
         coordinator: known(ClockOffset { offset_ms: 12, uncertainty_ms: 500, peer: "c.example".into() }),
     }
 }
@@ -468,7 +469,7 @@ pub fn credentials() -> CredentialsFacts {
         call: known(call),
     };
     let rancher = Fact::not_applicable("[credentials] names no rancher_kubeconfig", now());
-    CredentialsFacts { kubeconfigs: vec![kubeconfig], rancher }
+    CredentialsFacts { kubeconfigs: vec![kubeconfig], rancher, rancher_cluster: None }
 }
 
 // ---- kubernetes ----
