@@ -112,11 +112,10 @@ pub(crate) fn show(
     if !cx.path("/run/systemd/system").is_dir() {
         return Fact::absent("/run/systemd/system", cx.now());
     }
-    let program = ["/usr/bin/systemctl", "/bin/systemctl"].iter().map(|p| cx.path(p)).find(|p| p.is_file());
-    let Some(program) = program else { return Fact::absent("/usr/bin/systemctl", cx.now()) };
-    let mut command = Command::new(program);
+    let Some(mut command) = command(cx, "systemctl") else {
+        return Fact::absent("/usr/bin/systemctl", cx.now());
+    };
     command.args(["--no-pager", "show", "--property"]).arg(properties.join(",")).arg("--").args(units);
-    command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("LC_ALL", "C");
     match run(command, limit) {
         Ok(text) => {
             let blocks = parse(&text);
@@ -129,6 +128,27 @@ pub(crate) fn show(
         }
         Err((cause, detail)) => Fact::unknown(cause, detail, source, cx.now()),
     }
+}
+
+/// `properties` of systemd-timesyncd, which has to run: asking for one that does not would start it.
+pub(crate) fn show_timesync(
+    cx: &SenseContext,
+    properties: &str,
+) -> Result<Properties, (UnknownCause, String)> {
+    let missing = || (UnknownCause::Unsupported, "there is no timedatectl here".to_owned());
+    let mut command = command(cx, "timedatectl").ok_or_else(missing)?;
+    command.args(["--no-pager", "show-timesync", "--all", "--property", properties]);
+    let text = run(command, Duration::from_secs(2))?;
+    Ok(parse(&text).into_iter().next().unwrap_or_default())
+}
+
+/// A program of systemd's, to be run with nothing of our environment.
+fn command(cx: &SenseContext, name: &str) -> Option<Command> {
+    let program =
+        ["/usr/bin", "/bin"].iter().map(|folder| cx.path(folder).join(name)).find(|p| p.is_file())?;
+    let mut command = Command::new(program);
+    command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("LC_ALL", "C");
+    Some(command)
 }
 
 /// `Name=value` lines, units set apart by blank lines.

@@ -2,6 +2,7 @@
 //! wrong.
 
 mod peers;
+mod service;
 
 use std::time::Duration;
 
@@ -24,10 +25,7 @@ const BOOT_GRACE_SECONDS: u64 = 300;
 
 pub(super) fn judge(clock: &ClockFacts, at: Timestamp, facts: &NodeFacts) -> Finding {
     let limits = &facts.thresholds;
-    let keeper = match &clock.service {
-        Fact::Known { value, .. } => format!("kept by {value}"),
-        _ => "no time service found".to_owned(),
-    };
+    let keeper = service::keeper(clock);
     let offset = clock.coordinator.value();
     let others = peers::of(facts);
     if let Some(offset) = offset {
@@ -65,6 +63,24 @@ pub(super) fn judge(clock: &ClockFacts, at: Timestamp, facts: &NodeFacts) -> Fin
         }
     }
 
+    let own = service::source(clock);
+    if let (None, Some(off)) =
+        (offset, own.and_then(|own| service::off_by_own_word(own, limits.clock_warn_ms)))
+    {
+        let severity =
+            if off.abs() > limits.clock_error_ms as f64 { Severity::Error } else { Severity::Warn };
+        let way = if off < 0.0 { "behind" } else { "ahead of" };
+        let message = format!(
+            "This clock is {:.0} ms {way} the true time by its own service's word; {keeper}.",
+            off.abs()
+        );
+        return Finding::new(TYPE, Status::False, severity, ReasonCode::ClockSkewed, at, message)
+            .waits(RAISE, CLEAR)
+            .advice(
+                "The service sets it right little by little: chronyc makestep does so at once, on etcd servers one at a time. \
+                 Where it may not set the clock (a container; chronyd -x), repair the host's.",
+            );
+    }
     let off = peers::off(&others, limits.clock_warn_ms);
     if let (None, Some((by_ms, who))) = (offset, peers::against_us(&others, limits.clock_warn_ms)) {
         let severity =
@@ -94,7 +110,18 @@ pub(super) fn judge(clock: &ClockFacts, at: Timestamp, facts: &NodeFacts) -> Fin
         )
     });
     let by_peer = offset.map(|o| format!("; {}", Offset(o))).unwrap_or_default();
+    let lost = own.and_then(|own| service::lost(own, facts.now));
     match &clock.kernel {
+        Fact::Known { value: kernel, .. } if kernel.synchronized && lost.is_some() => {
+            let message = format!(
+                "The clock still counts as synchronised (estimated error {} us), but {}{by_peer}.",
+                kernel.estimated_error_us,
+                lost.unwrap_or_default()
+            );
+            Finding::new(TYPE, Status::True, Severity::Warn, ReasonCode::ClockSourceLost, at, message)
+                .waits(RAISE, CLEAR)
+                .advice(service::advice(clock))
+        }
         Fact::Known { value: KernelClock { synchronized: true, estimated_error_us, .. }, .. } => Finding::new(
             TYPE,
             Status::True,
@@ -107,21 +134,29 @@ pub(super) fn judge(clock: &ClockFacts, at: Timestamp, facts: &NodeFacts) -> Fin
         Fact::Known { value: kernel, .. } => {
             let uptime = facts.checks.host.as_ref().and_then(Fact::value).and_then(|h| h.uptime_seconds.value());
             let young = uptime.is_some_and(|s| *s < BOOT_GRACE_SECONDS);
-            // An offset that was measured and is small is the better evidence; without one nobody vouches.
-            let calm = (offset.is_some() || young) && early.is_empty();
+            // An offset that was measured and is small is the better evidence, the coordinator's or another machine's; while
+            // the first is on its way there is nothing to be said against this clock yet.
+            let agreed = off.is_empty() && !others.is_empty();
+            let asked = offset.is_none() && is_asked(facts);
+            let calm = (offset.is_some() || agreed || asked || young) && early.is_empty();
             let severity = if calm { Severity::Info } else { Severity::Warn };
+            let witnesses = match (offset, agreed, asked) {
+                (None, true, _) => {
+                    format!("; it agrees with {}", names(others.iter().map(|peer| &peer.name), 4))
+                }
+                (None, _, true) => "; the coordinator has not been heard yet".to_owned(),
+                _ => String::new(),
+            };
+            let service = own.map(|own| format!(" {} {}.", own.service, service::standing(own))).unwrap_or_default();
             let since_boot =
                 uptime.map(|s| format!(", {} after boot", Span(Duration::from_secs(*s)))).unwrap_or_default();
             let message = format!(
-                "Nobody disciplines the kernel's clock (maximum error {} us){since_boot}; {keeper}{by_peer}.{early}",
+                "Nobody disciplines the kernel's clock (maximum error {} us){since_boot}; {keeper}{by_peer}{witnesses}.{service}{early}",
                 kernel.maximum_error_us
             );
             Finding::new(TYPE, Status::False, severity, ReasonCode::ClockUnsynchronized, at, message)
                 .waits(RAISE, CLEAR)
-                .advice(
-                    "See whether a time service runs and reaches its servers (timedatectl, chronyc sources); in a \
-                     container the host keeps the time.",
-                )
+                .advice(service::advice(clock))
         }
         other => match (unread(TYPE, "The kernel's clock state", other, Severity::Warn), offset) {
             (_, Some(offset)) => Finding::new(
@@ -162,6 +197,12 @@ pub(crate) fn offset(facts: &NodeFacts) -> Option<ClockOffset> {
     }
     let (offset_ms, peer) = peers::against_us(&others, limit)?;
     Some(ClockOffset { offset_ms, uncertainty_ms: 1000, peer })
+}
+
+/// The agent has a coordinator, and the first word of it is on its way.
+fn is_asked(facts: &NodeFacts) -> bool {
+    let agent = facts.checks.agent.as_ref().and_then(Fact::value);
+    agent.is_some_and(|agent| agent.untried && !agent.coordinator.is_empty())
 }
 
 /// Another machine's clock is wrong, by all that is known here: this one holds.

@@ -1,12 +1,23 @@
-//! Check `clock`: is the clock disciplined, by whom, and does the coordinator agree.
+//! Check `clock`: is the clock disciplined, by whom and from where, and does the coordinator agree.
 //!
-//! Read-only: the clock is never set, and `adjtimex(2)` is asked without any mode bit, so it needs no capability.
+//! Read-only: the clock is never set, `adjtimex(2)` is asked without any mode bit, so it needs no capability, and time
+//! services are asked what they tell anybody on their machine.
+//!
+//! Tour: `chrony`, `ntpd`, `timesync` (what each service says of its sources), `udp` (how the first two are asked).
+
+mod chrony;
+mod ntpd;
+mod timesync;
+mod udp;
 
 use std::io;
 
-use outrider_protocol::{ClockFacts, ClockOffset, Fact, KernelClock};
+use outrider_protocol::{ClockFacts, ClockOffset, Fact, KernelClock, TimeSource};
 
 use super::{SenseContext, process};
+
+/// Most sources of one service that are told of.
+const MAX_SOURCES: u32 = 16;
 
 /// Written by systemd-timesyncd when it has set the clock in this boot (systemd-timesyncd.service(8)).
 const TIMESYNCD_MARKER: &str = "/run/systemd/timesync/synchronized";
@@ -16,12 +27,14 @@ const SERVICES: [&str; 5] = ["chronyd", "ntpd", "systemd-timesyncd", "openntpd",
 /// Reads the clock's state. `coordinator` is what delivery last learned of the offset; without it the offset is
 /// not applicable.
 pub fn read(cx: &SenseContext, coordinator: Option<Fact<ClockOffset>>) -> Fact<ClockFacts> {
+    let service = service(cx);
     let facts = ClockFacts {
+        source: Some(source(cx, service.value().map(String::as_str))),
         kernel: match kernel_clock() {
             Ok(clock) => Fact::known(clock, "adjtimex(2)", cx.now()),
             Err(e) => Fact::from_io(&e, "adjtimex(2)", cx.now()),
         },
-        service: service(cx),
+        service,
         coordinator: coordinator
             .unwrap_or_else(|| Fact::not_applicable("no coordinator has answered yet", cx.now())),
     };
@@ -37,6 +50,34 @@ fn service(cx: &SenseContext) -> Fact<String> {
         // The kernel cuts names to 15 bytes; give the full one back.
         SERVICES.iter().find(|s| s.starts_with(&p.name)).map_or(p.name.clone(), |s| (*s).to_owned())
     })
+}
+
+/// What the service says of where it has the time from.
+fn source(cx: &SenseContext, service: Option<&str>) -> Fact<TimeSource> {
+    let (asked, name) = match service {
+        Some("chronyd") => (chrony::read(cx.now()), "chronyd at 127.0.0.1:323/udp"),
+        Some("ntpd") => (ntpd::read(cx.now()), "ntpd at 127.0.0.1:123/udp"),
+        Some("systemd-timesyncd") if process::find(cx, &["systemd-timesyncd"]).value().is_none() => {
+            // Its marker outlives it.
+            return Fact::not_applicable("systemd-timesyncd does not run", cx.now());
+        }
+        Some("systemd-timesyncd") if timesync::has_set_lately(cx) => {
+            let why = "systemd-timesyncd has set the clock lately, and is asked for its server only while it has not";
+            return Fact::not_applicable(why, cx.now());
+        }
+        Some("systemd-timesyncd") => (timesync::read(cx), "timedatectl show-timesync"),
+        Some(other) => {
+            return Fact::not_applicable(
+                format!("{other} tells nobody where it has the time from"),
+                cx.now(),
+            );
+        }
+        None => return Fact::not_applicable("no time service was found", cx.now()),
+    };
+    match asked {
+        Ok(source) => Fact::known(source, name, cx.now()),
+        Err((cause, detail)) => Fact::unknown(cause, detail, name, cx.now()),
+    }
 }
 
 /// `adjtimex(2)`, asking only.
