@@ -239,6 +239,9 @@ until_true 60 "the cure is reported" condition ConfigValid '.status == "True"'
 row "an unknown key in a drop-in" "reload" "ConfigValid=False" "$raised" "$(took "$t")"
 ok "reload: a bad drop-in is ConfigValid=False, its removal clears it"
 
+# --- rancher-system-agent beside it -------------------------------------------------------------------------------------
+. tests/suites/unit/rancher-system-agent.sh
+
 # --- the packaged coordinator takes the packaged agent in ---------------------------------------------------------------
 t=$(now)
 bed systemctl start outrider-coordinator.service || fail "the coordinator does not start: $(bed journalctl --no-pager -o cat -n 3 -u outrider-coordinator)"

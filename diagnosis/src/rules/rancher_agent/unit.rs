@@ -23,7 +23,9 @@ fn restarting(view: &View<'_>, unit: &ServiceUnit) -> Option<Candidate> {
     let waits = unit.sub_state == "auto-restart";
     let counted = view.agent.earlier.map(|e| (unit.restarts.saturating_sub(e.restarts), view.at.since(e.at)));
     let how_often = match counted {
-        Some((n, span)) if n >= MANY => format!("{} within {}", Count(n as usize, "restart"), Span(span)),
+        Some((n, span)) if n >= MANY && !lives(unit, n, span) => {
+            format!("{} within {}", Count(n as usize, "restart"), Span(span))
+        }
         // The first look, or counts too few to tell: a process that lives again ends the story.
         _ if unit.restarts >= MANY_SO_FAR
             && (waits || unit.started_seconds_ago.is_some_and(|s| s < YOUNG)) =>
@@ -41,6 +43,13 @@ fn restarting(view: &View<'_>, unit: &ServiceUnit) -> Option<Candidate> {
         "Read why it ends: journalctl -u rancher-system-agent -n 50. A changed CA or certificate of Rancher is the usual cause \
          (x509 in the log), then a file it refuses, then a Secret that is gone. Nothing of this node is applied meanwhile.",
     ))
+}
+
+/// The newest process has run twice as long as the ones before it, and a minute at least: that is over.
+fn lives(unit: &ServiceUnit, restarts: u32, within: Duration) -> bool {
+    let mean = within.as_secs() / u64::from(restarts.max(1));
+    let runs = unit.active_state == "active" && unit.sub_state != "auto-restart";
+    runs && unit.started_seconds_ago.is_some_and(|seconds| seconds > YOUNG.max(2 * mean))
 }
 
 fn ended(unit: &ServiceUnit) -> String {
