@@ -67,8 +67,12 @@ impl fmt::Display for Moment {
     }
 }
 
-/// A sentence's beginning, inside a sentence.
+/// A sentence's beginning, inside a sentence. Names keep their capitals.
 pub(crate) fn lower(text: &str) -> String {
+    let is_name = ["Rancher", "Harvester", "Kubernetes", "Outrider"].iter().any(|name| text.starts_with(name));
+    if is_name || text.chars().nth(1).is_some_and(char::is_uppercase) {
+        return text.to_owned();
+    }
     let mut chars = text.chars();
     chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
 }
@@ -151,6 +155,14 @@ mod tests {
             ["0 s", "40 s", "10 min", "2 h", "2 days"]
         );
         assert_eq!(Span(Duration::from_millis(250)).to_string(), "250 ms");
+    }
+
+    #[test]
+    fn names_keep_their_capitals_inside_a_sentence() {
+        assert_eq!(
+            ["Its token", "Rancher's token", "AWS keys", ""].map(lower),
+            ["its token", "Rancher's token", "AWS keys", ""]
+        );
     }
 
     #[test]
