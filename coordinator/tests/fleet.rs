@@ -261,6 +261,7 @@ fn etcd(node: &str, down: &[&str]) -> Fact<EtcdFacts> {
         found_by: "in a test".to_owned(),
         election_timeout_ms: 1000,
         local_endpoint: format!("https://{node}.example:2379"),
+        cluster_id: None,
         members: Fact::known(
             MemberList {
                 cluster_id: "c1".to_owned(),

@@ -76,6 +76,7 @@ fn fleet(c: &mut Criterion<ProcessorTime>) {
                 etcd: Some(fact),
                 network: None,
                 received: None,
+                heard: None,
                 addresses: &[],
                 paths: &[],
             };

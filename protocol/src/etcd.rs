@@ -1,6 +1,7 @@
 //! Facts of the check `etcd`: one node's view of its cluster. Rules: `facts/etcd.md`.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,10 @@ pub struct EtcdFacts {
     pub election_timeout_ms: u32,
     /// The endpoint of the member on this node.
     pub local_endpoint: String,
+    /// The cluster of the member on this node: by its own word or, while it says nothing, by its last one. Absent where that
+    /// could not be told, and from agents that do not remember it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_id: Option<String>,
     /// Cluster and members.
     pub members: Fact<MemberList>,
     /// Each endpoint asked by itself.
@@ -83,6 +88,16 @@ impl EtcdFacts {
                 other => sign(cause_of(other)),
             }
             sign(cause_of(&endpoint.linearizable_read));
+            sign(match self.link_after(&endpoint.member_id, endpoint.down_since) {
+                Some(true) => "and its peers reach it",
+                Some(false) => "and its peers do not reach it",
+                None => "",
+            });
+        }
+        for (id, peer) in self.metrics.value().iter().flat_map(|metrics| &metrics.latest.peers) {
+            if peer.active == Some(false) {
+                sign(id);
+            }
         }
         if let Some(list) = self.members.value() {
             sign(if list.linearizable { "by a quorum" } else { "by the local member" });
@@ -92,6 +107,26 @@ impl EtcdFacts {
             }
         }
         sign(if self.no_read_since.is_some() { "no read" } else { "read" });
+    }
+
+    /// Whether the local member's connection to the peer `id` on port 2380 stood after `since`, as the local member counts
+    /// it; `None` where nothing after that was read yet.
+    ///
+    /// etcd gives up a connection on which nothing comes in after 5 s (etcd-io/etcd:server/etcdserver/api/rafthttp/peer.go,
+    /// `ConnReadTimeout`), so what it counts in the seconds after a silence began proves nothing.
+    pub fn link_after(&self, id: &str, since: Option<Timestamp>) -> Option<bool> {
+        const SETTLED: Duration = Duration::from_secs(8);
+        let (since, metrics) = (since?, self.metrics.value()?);
+        let settled = |scrape: &EtcdScrape| scrape.at.since(since) >= SETTLED;
+        let latest = metrics.latest.peers.get(id).filter(|_| settled(&metrics.latest))?;
+        // Versions without the gauge count what comes in; and the gauge may stay down after one of several streams ended
+        // late, while another has long brought news.
+        let earlier = metrics.earlier.as_ref().filter(|earlier| settled(earlier));
+        let before = earlier.and_then(|earlier| earlier.peers.get(id)).map(|peer| peer.received_bytes);
+        match before {
+            Some(before) if latest.received_bytes > before => Some(true),
+            _ => latest.active,
+        }
     }
 }
 

@@ -107,6 +107,12 @@ impl Operator {
         Ok(Self { target: Target::new(address, &token)?, token })
     }
 
+    /// Tells `command`, one of `outrider`, which coordinator to ask, with this token.
+    pub fn told_to(&self, command: &mut std::process::Command) {
+        command.env("OUTRIDER_URL", format!("https://{}", self.target.address));
+        command.env("OUTRIDER_TOKEN", &self.token);
+    }
+
     /// A new connection, to be kept.
     pub async fn connect(&self) -> anyhow::Result<Connection> {
         self.target.connect(self.target.tls(None)?, None).await

@@ -246,7 +246,7 @@ fn is_settled(facts: &EtcdFacts) -> bool {
     facts.endpoints.iter().all(|e| e.status.value().is_some_and(|status| !status.leader.is_empty()))
 }
 
-/// What a pass has to find different for a change to have been one: members, who answers, who leads.
+/// What a pass has to find different for a change to have been one: members, who answers, who leads, who hears whom.
 fn shape(facts: &EtcdFacts) -> impl PartialEq {
     let endpoints: Vec<_> = facts
         .endpoints
@@ -255,7 +255,11 @@ fn shape(facts: &EtcdFacts) -> impl PartialEq {
             (e.endpoint.clone(), e.status.value().map(|s| (s.leader.clone(), s.raft_term, s.errors.clone())))
         })
         .collect();
-    (endpoints, facts.members.value().map(|list| list.members.clone()))
+    let links = facts
+        .metrics
+        .value()
+        .map(|m| m.latest.peers.iter().map(|(id, peer)| (id.clone(), peer.active)).collect::<Vec<_>>());
+    (endpoints, facts.members.value().map(|list| list.members.clone()), links)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use outrider_diagnosis::fleet::{Member, Received, judge_cluster, matrices, picture};
+use outrider_diagnosis::fleet::{Member, Received, judge_cluster, matrices, picture, unreached};
 use outrider_diagnosis::latch;
 use outrider_protocol::{
     ClusterView, Condition, ConditionType, Fact, Latch, NodeState, ReasonCode, Status, Timestamp, Transition,
@@ -58,6 +58,8 @@ pub(crate) struct Verdict {
     /// Whether quorum is lost cannot be told from what was reported, or hangs on the word of those who are heard: some node
     /// gets no answer while others did.
     pub(crate) doubt: Option<Doubt>,
+    /// The word of some nodes is waited for because others do not reach them.
+    pub(crate) is_waiting: bool,
 }
 
 impl Cluster {
@@ -142,7 +144,8 @@ impl Cluster {
                 let inner = node.inner();
                 let ready = if owes { Status::Unknown } else { inner.heard() };
                 let received = inner.report.as_ref().and_then(|r| r.received(now, elapsed));
-                Known { record: inner.record.clone(), ready, state: inner.state().cloned(), received }
+                let heard = node.heard_at().map(|at| now.before(elapsed.saturating_sub(at)));
+                Known { record: inner.record.clone(), ready, state: inner.state().cloned(), received, heard }
             })
             .collect();
         known.sort_by(|a, b| a.record.name.cmp(&b.record.name));
@@ -156,11 +159,25 @@ impl Cluster {
         members.iter().filter(with_etcd).for_each(|node| node.ask(elapsed, doubt.asked_again()));
     }
 
+    /// Asks nodes whose members others do not reach: a machine that is off cannot say so. True while there is one.
+    fn ask_unreached(&self, unreached: &[&str], elapsed: Duration) -> bool {
+        for node in self.nodes() {
+            let is_unreached = unreached.contains(&node.inner().record.name.as_str());
+            if is_unreached {
+                node.miss(elapsed, Doubt::Contested.asked_again());
+            } else {
+                node.reached();
+            }
+        }
+        !unreached.is_empty()
+    }
+
     /// Judges the members' reports at `now`, which is `elapsed` since the start, and latches the verdict.
     pub(crate) fn judge(&self, now: Timestamp, elapsed: Duration, deaf_until: Duration) -> Verdict {
         let known = self.known(now, elapsed, deaf_until);
         let views: Vec<Member<'_>> = known.iter().map(Known::as_member).collect();
         let judgement = judge_cluster(&self.name, &views, now);
+        let is_waiting = self.ask_unreached(&unreached(&views, now), elapsed);
         let quorum = judgement.findings.iter().find(|f| f.condition_type == ConditionType::EtcdQuorum);
         let doubt = quorum.and_then(|f| match f.status {
             Status::Unknown if f.reason == ReasonCode::EtcdQuorumSuspected => Some(Doubt::Suspected),
@@ -173,7 +190,7 @@ impl Cluster {
         judged.latches = latched.latches;
         judged.conditions = latched.conditions;
         let is_new = is_new || !latched.transitions.is_empty();
-        Verdict { is_new, doubt, transitions: latched.transitions }
+        Verdict { is_new, doubt, is_waiting, transitions: latched.transitions }
     }
 
     /// Calls `f` with every condition over the cluster.
@@ -202,6 +219,7 @@ struct Known {
     ready: Status,
     state: Option<Arc<NodeState>>,
     received: Option<Received>,
+    heard: Option<Timestamp>,
 }
 
 impl Known {
@@ -221,6 +239,7 @@ impl Known {
             etcd: state.and_then(|s| s.etcd.as_ref()),
             network: state.and_then(|s| s.network.as_ref()),
             received: self.received,
+            heard: self.heard,
             addresses: state.map_or(&[], |s| s.identity.addresses.as_slice()),
             paths: state.map_or(&[], |s| s.paths.as_slice()),
         }

@@ -31,15 +31,22 @@ pub(crate) struct Hearing {
     pub(crate) last_seen: Option<Timestamp>,
     /// Time between its heartbeats.
     pub(crate) interval: Duration,
+    /// Its peers do not reach it, and it did not answer when it was asked.
+    pub(crate) is_lost: bool,
     /// When it enrolled.
     pub(crate) enrolled_at: Timestamp,
     /// Its clock minus ours when it enrolled, in milliseconds.
     pub(crate) clock_skew_ms: i64,
 }
 
+/// After so long nothing heard is silence. One that was lost by its peers and owes an answer is given one interval.
+pub(crate) fn limit(interval: Duration, silent_after: u32, is_lost: bool) -> Duration {
+    interval.saturating_mul(if is_lost { 1 } else { silent_after })
+}
+
 /// The finding `Ready=Unknown` of a node that is not heard; `None` while it is.
 pub(crate) fn judge(hearing: &Hearing, silent_after: u32, now: Timestamp) -> Option<Finding> {
-    let limit = hearing.interval.saturating_mul(silent_after);
+    let limit = limit(hearing.interval, silent_after, hearing.is_lost);
     let Some(last_seen) = hearing.last_seen else {
         let waited = now.since(hearing.enrolled_at);
         let skew = Duration::from_millis(hearing.clock_skew_ms.unsigned_abs());
@@ -60,7 +67,14 @@ pub(crate) fn judge(hearing: &Hearing, silent_after: u32, now: Timestamp) -> Opt
         return None;
     }
     let severity = if hearing.quiet >= SILENCE_IS_ERROR { Severity::Error } else { Severity::Warn };
-    let message = if hearing.heard_in_this_run {
+    let message = if hearing.is_lost {
+        format!(
+            "Not heard for {}: it announced a heartbeat every {}, did not answer when it was asked, and at least two other \
+             nodes do not reach its etcd member either.",
+            words(hearing.quiet),
+            words(hearing.interval),
+        )
+    } else if hearing.heard_in_this_run {
         format!(
             "Not heard for {}: it announced a heartbeat every {} and counts as silent after {} of them ({}).",
             words(hearing.quiet),
@@ -129,6 +143,7 @@ mod tests {
             heard_in_this_run: true,
             last_seen: Some(Timestamp::from_seconds(NOW - i64::try_from(quiet).unwrap())),
             interval: Duration::from_secs(10),
+            is_lost: false,
             enrolled_at: Timestamp::from_seconds(NOW - 10_000),
             clock_skew_ms: 0,
         }
@@ -148,6 +163,15 @@ mod tests {
             "{message}"
         );
         assert_eq!(judged(&hearing(301)).unwrap().0, Severity::Error);
+    }
+
+    #[test]
+    fn one_that_nobody_reaches_and_that_owes_an_answer_is_silent_after_one_interval() {
+        let lost = |quiet| Hearing { is_lost: true, ..hearing(quiet) };
+        assert_eq!(judged(&lost(10)), None);
+        let (_, reason, message) = judged(&lost(11)).unwrap();
+        assert_eq!(reason, ReasonCode::NodeSilent);
+        assert!(message.contains("11 s") && message.contains("two other nodes"), "{message}");
     }
 
     #[test]

@@ -177,6 +177,8 @@ impl Fleet {
             if let Some(doubt) = verdict.doubt {
                 // A machine that is off cannot say so; that it does not answer says it long before its silence does.
                 cluster.ask(elapsed, doubt);
+            }
+            if verdict.doubt.is_some() || verdict.is_waiting {
                 self.doubtful.add(&cluster.name, &cluster);
             }
             if verdict.is_new {

@@ -24,6 +24,10 @@ use crate::server::pace::Pace;
 /// A living agent answers within this time; it sends its state over a connection that stands.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
 
+/// After so long without an answer a node that its peers do not reach either is silent for good: an agent that is started
+/// anew just then has long been back.
+const UNANSWERED: Duration = Duration::from_secs(10);
+
 /// A heartbeat whose answer is held.
 pub(crate) struct Holding(Arc<Node>);
 
@@ -91,6 +95,10 @@ pub(crate) struct Node {
     heard_at: AtomicU64,
     /// When its word was last asked for, as `heard_at`; 0 when never.
     asked_at: AtomicU64,
+    /// Since when its peers do not reach it and no heartbeat of it is held, as `heard_at`; 0 while neither.
+    missed_at: AtomicU64,
+    /// Its peers do not reach it.
+    is_unreached: AtomicBool,
     /// Its heartbeats whose answer is held right now.
     holding: AtomicU32,
     interval_seconds: AtomicU32,
@@ -130,6 +138,8 @@ impl Node {
             listening_since: millis(now),
             heard_at: AtomicU64::new(0),
             asked_at: AtomicU64::new(0),
+            missed_at: AtomicU64::new(0),
+            is_unreached: AtomicBool::new(false),
             holding: AtomicU32::new(0),
             interval_seconds: AtomicU32::new(interval),
             desired_generation: AtomicU64::new(record.desired.generation),
@@ -194,10 +204,47 @@ impl Node {
 
     /// Whether a question of this run is still open at `elapsed` although a living agent would have answered.
     pub(crate) fn has_not_answered(&self, elapsed: Duration, deaf_until: Duration) -> bool {
-        let asked_at = self.asked_at.load(Ordering::SeqCst);
-        self.owes_word()
-            && asked_at > millis(deaf_until)
-            && millis(elapsed).saturating_sub(asked_at) >= millis(ANSWERED_WITHIN)
+        self.is_unanswered(ANSWERED_WITHIN, elapsed, deaf_until)
+    }
+
+    fn is_unanswered(&self, within: Duration, elapsed: Duration, deaf_until: Duration) -> bool {
+        let open = |at: &AtomicU64, within: Duration| {
+            let at = at.load(Ordering::SeqCst);
+            at > self.heard_at.load(Ordering::SeqCst)
+                && at > millis(deaf_until)
+                && millis(elapsed).saturating_sub(at) >= millis(within)
+        };
+        open(&self.asked_at, within) || open(&self.missed_at, UNANSWERED)
+    }
+
+    /// Whether its peers do not reach it, by the last judgement of its cluster.
+    fn is_unreached(&self) -> bool {
+        self.is_unreached.load(Ordering::SeqCst)
+    }
+
+    /// Its peers do not reach it at `now` (time since the start): its word is asked for. One that holds no heartbeat cannot
+    /// be asked; a living one comes back by itself.
+    pub(super) fn miss(&self, now: Duration, again: Duration) {
+        self.is_unreached.store(true, Ordering::SeqCst);
+        self.ask(now, again);
+        if !self.owes_word() && self.missed_at.load(Ordering::SeqCst) <= self.heard_at.load(Ordering::SeqCst)
+        {
+            self.missed_at.store(millis(now) + 1, Ordering::SeqCst);
+        }
+    }
+
+    /// Its peers are not known to miss it.
+    pub(super) fn reached(&self) {
+        // One that was missed and has not spoken since is no longer counted among those that could be.
+        let heard_at = self.heard_at.load(Ordering::SeqCst);
+        if !self.owes_word() && self.missed_at.load(Ordering::SeqCst) <= heard_at {
+            self.is_unreached.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether nobody hears it: neither its peers, nor we when we asked.
+    fn is_lost(&self, elapsed: Duration, deaf_until: Duration) -> bool {
+        self.is_unreached() && self.is_unanswered(UNANSWERED, elapsed, deaf_until)
     }
 
     /// Counts a held heartbeat for as long as the guard lives.
@@ -283,6 +330,7 @@ impl Node {
             heard_in_this_run: heard_at.is_some(),
             last_seen: heard_at.map_or(before, |at| Some(now.before(elapsed.saturating_sub(at)))),
             interval: self.interval(),
+            is_lost: self.is_lost(elapsed, deaf_until),
             enrolled_at: inner.record.enrolled_at,
             clock_skew_ms: inner.record.clock_skew_ms,
         }
@@ -290,7 +338,7 @@ impl Node {
 
     /// True while nothing suggests that the node is not heard: the cheap question of every second.
     pub(crate) fn is_surely_heard(&self, elapsed: Duration, deaf_until: Duration, silent_after: u32) -> bool {
-        let limit = self.interval().saturating_mul(silent_after);
+        let limit = hearing::limit(self.interval(), silent_after, self.is_lost(elapsed, deaf_until));
         self.heard_at().is_some_and(|at| elapsed.saturating_sub(at.max(deaf_until)) <= limit)
     }
 

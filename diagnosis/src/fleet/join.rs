@@ -7,7 +7,7 @@ use outrider_protocol::{EndpointFacts, EndpointStatus, Fact, Member, MemberList,
 use super::NAMED;
 use super::reports::{Joined, Said, View};
 use crate::rules::etcd::quorum::{Ghost, Health, Proof, Tally, Voter, label};
-use crate::rules::etcd::rebuilt::Rebuilt;
+use crate::rules::etcd::rebuilt::{Rebuilt, is_of_node};
 use crate::rules::etcd::view::{self, Seen};
 use crate::wording::{Span, names};
 
@@ -212,6 +212,32 @@ fn cannot_read(v: &View<'_>, member: &Member) -> Option<String> {
     }
 }
 
+/// To follow a sentence: that the node of `member` is silent as well, which makes it one fault and not two.
+fn silence_of(joined: &Joined<'_>, member: &Member) -> String {
+    let node = joined.quiet.iter().find(|q| q.is_silent && is_of_node(&member.name, q.node));
+    let Some(node) = node.and_then(|q| joined.node(q.node)) else { return String::new() };
+    let since = node.heard.map(|at| format!(" since {at}")).unwrap_or_default();
+    format!(" and its node {} is silent{since}, so it is the machine or its network", node.name)
+}
+
+/// Nodes that are heard no more, by two witnesses: at least so many others lost a member
+const WITNESSES: usize = 2;
+/// after its own node's last word, on its client port and, as far as they tell, on the port of peers. That word is to be
+/// asked for: an agent that lives answers at once, and a machine that is off does not.
+pub(super) fn unreached<'a>(joined: &Joined<'a>) -> Vec<&'a str> {
+    let members = joined.list.as_deref().map_or(&[][..], |list| &list.members);
+    let own = members.iter().filter_map(|m| Some((m, joined.own_view(&m.id)?)));
+    let lost = own.filter(|(member, own)| {
+        let said = joined.said_of(member);
+        let by = by_report(joined, &said).filter(|(v, report)| {
+            let lost = lost_in(v, report).is_some_and(|since| since > own.at);
+            v.node != own.node && lost && !view::only_client_port_is_closed(v.etcd, member)
+        });
+        own.lives() && by.count() >= WITNESSES
+    });
+    lost.map(|(_, own)| own.node).collect()
+}
+
 /// What all reports together say of `member`.
 pub(super) fn health(joined: &Joined<'_>, list: &MemberList, member: &Member) -> Seen {
     let now = joined.now;
@@ -236,7 +262,9 @@ pub(super) fn health(joined: &Joined<'_>, list: &MemberList, member: &Member) ->
         {
             seen = Seen::new(Health::NoLeader, cannot);
         }
-        if let Some(at) = direct {
+        if let Some(closed) = view::behind_a_closed_port(v.etcd, member, &seen) {
+            unknown.get_or_insert(closed);
+        } else if let Some(at) = direct {
             answered = Some((at, v, seen));
         } else if seen.health == Health::Down {
             let onset = report.iter().filter_map(|(_, e)| e.down_since).min();
@@ -264,7 +292,8 @@ pub(super) fn health(joined: &Joined<'_>, list: &MemberList, member: &Member) ->
         }
         (Some((_, _, seen)), _) => seen,
         (None, Some((_, loser, seen))) => {
-            Seen { why: format!("{} (seen from {})", seen.why, loser.node), ..seen }
+            let silence = silence_of(joined, member);
+            Seen { why: format!("{} (seen from {}){silence}", seen.why, loser.node), ..seen }
         }
         (None, None) => {
             unknown.unwrap_or_else(|| view::health(std::iter::empty(), &list.cluster_id, member, now))

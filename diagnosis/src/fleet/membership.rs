@@ -28,6 +28,7 @@ pub(super) fn judge(
     let at = joined.at;
     let mut found: Vec<Finding> = split.into_iter().collect();
     found.extend(topology::partition(joined, list, at));
+    found.extend(topology::client_port(joined, list, at));
     found.extend(peer_urls(joined, list));
     found.extend(leaders(joined, list));
     found.extend(learners::judge(joined, list, tally));

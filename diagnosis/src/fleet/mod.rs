@@ -51,6 +51,11 @@ pub fn judge_cluster(cluster: &str, members: &[Member<'_>], now: Timestamp) -> J
     out.sorted()
 }
 
+/// Nodes whose word is in doubt: their members were lost by two other nodes at least, after what they said last.
+pub fn unreached<'a>(members: &'a [Member<'a>], now: Timestamp) -> Vec<&'a str> {
+    join::unreached(&Joined::of(members, now))
+}
+
 fn judge_etcd(cluster: &str, members: &[Member<'_>], now: Timestamp) -> Judgement {
     let mut out = Judgement::default();
     let joined = Joined::of(members, now);

@@ -36,6 +36,8 @@ pub struct Member<'a> {
     /// When that report came in; `None` where nobody received it, as with a captured file: the node's clock is taken
     /// for ours then, as far as it is not ahead.
     pub received: Option<Received>,
+    /// When anything was last heard of it, a heartbeat too; `None` where nobody listens.
+    pub heard: Option<Timestamp>,
     /// Its own addresses with prefix length.
     pub addresses: &'a [String],
     /// Its last report of what its tries at load balancers came to.
@@ -90,11 +92,7 @@ impl<'a> View<'a> {
             offset_ms,
             heard,
             local_id: status.map(|s| s.member_id.as_str()).or(matched).unwrap_or_default(),
-            // The local member's own word first: a list asked from elsewhere may be another cluster's.
-            cluster_id: status
-                .map(|s| s.cluster_id.as_str())
-                .or(etcd.members.value().map(|l| l.cluster_id.as_str()))
-                .unwrap_or_default(),
+            cluster_id: view::cluster_id(etcd),
         };
         view.at = view.by_our_clock(read);
         view
@@ -119,6 +117,12 @@ impl<'a> View<'a> {
         Timestamp::from_millis(ours.as_millis().saturating_sub(self.offset_ms))
     }
 
+    /// Whether the member on this node answered its own agent and saw no leader.
+    pub(super) fn sees_no_leader(&self) -> bool {
+        let local = self.etcd.endpoints.iter().filter(|e| e.local);
+        local.filter_map(|e| e.status.value()).any(view::lacks_leader)
+    }
+
     /// Whether the member on this node answered its own agent.
     pub(super) fn lives(&self) -> bool {
         self.etcd.endpoints.iter().any(|e| e.local && e.status.value().is_some())
@@ -128,6 +132,8 @@ impl<'a> View<'a> {
 /// A node with etcd whose report does not count.
 pub(super) struct Quiet<'a> {
     pub(super) node: &'a str,
+    /// Because it is not heard.
+    pub(super) is_silent: bool,
     pub(super) why: Cow<'a, str>,
 }
 
@@ -163,10 +169,11 @@ impl<'a> Joined<'a> {
         let sorted = each_once(members);
         let (mut views, mut quiet) = (Vec::with_capacity(sorted.len()), Vec::new());
         for m in &sorted {
-            let mut not_counted = |why: Cow<'a, str>| quiet.push(Quiet { node: m.name, why });
+            let is_silent = m.ready != Status::True;
+            let mut not_counted = |why: Cow<'a, str>| quiet.push(Quiet { node: m.name, is_silent, why });
             match m.etcd {
                 None | Some(Fact::NotApplicable { .. } | Fact::Absent { .. }) => {}
-                Some(_) if m.ready != Status::True => not_counted("silent".into()),
+                Some(_) if is_silent => not_counted("silent".into()),
                 Some(Fact::Known { value, at, .. }) => {
                     let view = View::of(m.name, value, *at, m.received, now);
                     if now.since(view.at) <= STALE_AFTER {

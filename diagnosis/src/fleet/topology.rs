@@ -6,10 +6,12 @@ use outrider_protocol::{
     ConditionType, Member as EtcdMember, MemberList, ReasonCode as R, Severity, Status, Timestamp,
 };
 
-use super::{Joined, Member, join};
+use super::{Joined, Member, View, join};
 use crate::finding::Finding;
+use crate::rules::etcd::links::link;
 use crate::rules::etcd::quorum::{Tally, Voter, quorum_of};
 use crate::rules::etcd::rebuilt::is_of_node;
+use crate::rules::etcd::view;
 use crate::wording::{Count, names};
 
 const TYPE: ConditionType = ConditionType::EtcdMembership;
@@ -18,7 +20,9 @@ const NAMED: usize = 7;
 /// Living members that fall into groups none of which reaches another.
 ///
 /// Two members count as connected when either reached the other, or when neither really tried: only a silence that was
-/// met on every way between two groups splits them.
+/// met on every way between two groups splits them. What counts is whether the members reach each other on port 2380: a
+/// client port that is closed between them ([`client_port`]) is no partition, and a silence that is too young for etcd
+/// itself to have noticed is not called one yet.
 pub(super) fn partition(joined: &Joined<'_>, list: &MemberList, at: Timestamp) -> Option<Finding> {
     let mut place_of: HashMap<usize, usize> = HashMap::new();
     let mut living: Vec<(&str, &EtcdMember)> = Vec::new();
@@ -29,20 +33,29 @@ pub(super) fn partition(joined: &Joined<'_>, list: &MemberList, at: Timestamp) -
             living.push((v.node, member));
         }
     }
-    // Pairs of which the first has lost the second.
-    let mut lost: HashSet<(usize, usize)> = HashSet::new();
+    // Pairs of which the first does not reach the second.
+    let mut cut: HashSet<(usize, usize)> = HashSet::new();
     for (to, (_, member)) in living.iter().enumerate() {
-        let from = join::losses(joined, member).into_iter().filter_map(|(place, _)| place_of.get(&place));
-        lost.extend(from.map(|from| (*from, to)));
+        let losses = join::losses(joined, member).into_iter();
+        let silent = losses.filter(|(place, _)| is_cut(&joined.group[*place], member));
+        cut.extend(silent.filter_map(|(place, _)| Some((*place_of.get(&place)?, to))));
     }
-    let part = parts(living.len(), |a, b| lost.contains(&(a, b)) && lost.contains(&(b, a)), &lost);
+    let on_both = cut.clone();
+    cut.extend(without_raft(joined, &living, &place_of));
+    let part = parts(living.len(), |a, b| cut.contains(&(a, b)) && cut.contains(&(b, a)), &cut);
     if part.len() < 2 {
         return None;
     }
     let sides: Vec<String> =
         part.iter().map(|side| names(side.iter().map(|i| living[*i].0), NAMED)).collect();
+    let place = |i: usize| part.iter().position(|side| side.contains(&i));
+    let between = |pairs: &HashSet<(usize, usize)>| pairs.iter().any(|(a, b)| place(*a) != place(*b));
+    let (how, ports) = match between(&on_both) {
+        true => ("", "ports 2379 and 2380"),
+        false => (" on port 2380, though their client ports (2379) answer", "port 2380"),
+    };
     let message = format!(
-        "{} living members fall into {} groups that do not reach each other: {}.",
+        "{} living members fall into {} groups that do not reach each other{how}: {}.",
         living.len(),
         sides.len(),
         sides.join(" | ")
@@ -61,9 +74,78 @@ pub(super) fn partition(joined: &Joined<'_>, list: &MemberList, at: Timestamp) -
         ),
     };
     Some(Finding::new(TYPE, Status::False, Severity::Error, R::EtcdPartitioned, at, message).advice(format!(
-        "This is the network, not etcd: check ports 2379 and 2380 between {}, both ways. {who}. Do not reset the cluster \
+        "This is the network, not etcd: check {ports} between {}, both ways. {who}. Do not reset the cluster \
          and do not remove members.",
         sides.join(" and "),
+    )))
+}
+
+/// Whether the member behind `v`, which has lost `member`, does not hear it on port 2380 either. Where its metrics do not
+/// tell of that port, the client port stands for both.
+fn is_cut(v: &View<'_>, member: &EtcdMember) -> bool {
+    let counted = v.etcd.metrics.value().is_some_and(|m| m.latest.peers.contains_key(&member.id));
+    let since = v.etcd.endpoints.iter().filter(|e| view::member_of(e) == Some(member.id.as_str()));
+    let since = since.filter_map(|e| e.down_since).max();
+    match v.etcd.link_after(&member.id, since) {
+        Some(stands) => !stands,
+        None => !counted || since.is_none(),
+    }
+}
+
+/// Pairs of living members of which the first counts its raft connection to the second as down while one of them sees no
+/// leader: by itself such a count may be left over from a restart.
+fn without_raft(
+    joined: &Joined<'_>,
+    living: &[(&str, &EtcdMember)],
+    place_of: &HashMap<usize, usize>,
+) -> Vec<(usize, usize)> {
+    let by_id: HashMap<&str, usize> =
+        living.iter().enumerate().map(|(i, (_, m))| (m.id.as_str(), i)).collect();
+    let mut of_view: Vec<(&View<'_>, usize)> =
+        place_of.iter().map(|(place, i)| (&joined.group[*place], *i)).collect();
+    of_view.sort_by_key(|(_, i)| *i);
+    let leaderless: HashSet<usize> =
+        of_view.iter().filter(|(v, _)| v.sees_no_leader()).map(|(_, i)| *i).collect();
+    let mut cut = Vec::new();
+    for (v, from) in of_view {
+        let Some(metrics) = v.etcd.metrics.value() else { continue };
+        let down = metrics.latest.peers.keys().filter(|id| link(metrics, id) == Status::False);
+        let to = down.filter_map(|id| by_id.get(id.as_str()).copied());
+        cut.extend(
+            to.filter(|to| leaderless.contains(&from) || leaderless.contains(to)).map(|to| (from, to)),
+        );
+    }
+    cut
+}
+
+/// Living members whose client port some nodes do not reach while the raft connection to them stands: a firewall that
+/// lets 2380 pass and not 2379.
+pub(super) fn client_port(joined: &Joined<'_>, list: &MemberList, at: Timestamp) -> Option<Finding> {
+    let mut closed: Vec<(&str, Vec<&str>)> = Vec::new();
+    for member in &list.members {
+        let Some(own) = joined.own_view(&member.id).filter(|v| v.lives()) else { continue };
+        let by = joined.group.iter().filter(|v| view::only_client_port_is_closed(v.etcd, member));
+        let by: Vec<&str> = by.map(|v| v.node).collect();
+        if !by.is_empty() {
+            closed.push((own.node, by));
+        }
+    }
+    if closed.is_empty() {
+        return None;
+    }
+    closed.sort_unstable();
+    let ways = names(closed.iter().map(|(to, by)| format!("that of {to} to {}", names(by, NAMED))), NAMED);
+    let message = format!(
+        "The client port (2379) of members is closed to other servers: {ways}. Their raft connections on port 2380 stand \
+         (etcd_network_active_peers), and each of them answers on its own node: this is no partition, and quorum does not \
+         suffer."
+    );
+    Some(Finding::new(TYPE, Status::True, Severity::Warn, R::EtcdClientPortClosed, at, message).advice(format!(
+        "Nothing stops now: members talk on 2380, and each apiserver asks the etcd on its own node. Open TCP 2379 to {} from \
+         the other servers (host firewall, security group) before a server joins or is replaced, for that asks the others \
+         there; servers without etcd of their own, etcdctl --cluster and what is seen of a member from the other nodes hang \
+         on it too.",
+        names(closed.iter().map(|(to, _)| to), NAMED)
     )))
 }
 

@@ -94,3 +94,18 @@ fn an_empty_file_is_no_snapshot() {
     let f = only(&judge(&etcd_node(e)), ConditionType::EtcdSnapshots);
     assert_eq!(f.reason, ReasonCode::EtcdSnapshotsMissing, "{f:?}");
 }
+
+#[test]
+fn while_the_local_member_is_silent_its_cluster_is_the_one_it_last_told() {
+    let silent = impostor().with(|e| {
+        kill(e, 1, 60);
+        e.members = unknown(UnknownCause::ConnectionRefused);
+        e.cluster_id = Some("c1".into());
+    });
+    let judged = judge(&etcd_node(silent));
+    let f = only(&judged, ConditionType::EtcdMembership);
+    assert_eq!((f.status, &f.reason), (Status::False, &ReasonCode::EtcdClusterIdMismatch), "{f:?}");
+    assert!(f.message.contains("(c1)") && f.message.contains("(cluster feed)"), "{f:?}");
+    let f = only(&judged, ConditionType::EtcdQuorum);
+    assert!(f.status == Status::Unknown && f.message.contains("0 of 3 endpoints answer"), "{f:?}");
+}

@@ -81,6 +81,29 @@ fn a_member_on_a_full_disk_needs_room_and_no_restart() {
 }
 
 #[test]
+fn a_member_whose_peers_hear_it_is_not_dead_because_its_client_port_is_closed() {
+    let closed = |active| {
+        let e = etcd(3).with(|e| {
+            (2..=3).for_each(|n| kill(e, n, 60));
+            for n in 2..=3 {
+                peers(e, |s| {
+                    s.peers.insert(world::member(n).id, PeerScrape { active, ..PeerScrape::default() });
+                });
+            }
+        });
+        found(e, ConditionType::EtcdQuorum)
+    };
+    expect(
+        &closed(Some(true)),
+        Status::True,
+        Severity::Warn,
+        ReasonCode::EtcdVotersUnseen,
+        &["its raft connection on port 2380 stands", "client port (2379) of n2, n3"],
+    );
+    assert_eq!(closed(Some(false)).severity, Severity::Error);
+}
+
+#[test]
 fn d19_after_a_reset_the_others_come_back_empty() {
     let f = local(etcd(1).with(|e| e.data_folder = folder(|f| f.reset_flag = true)));
     expect(

@@ -31,6 +31,7 @@ pub(crate) fn judged(nodes: &[Node]) -> Judgement {
             etcd: n.etcd.as_ref(),
             network: None,
             received: None,
+            heard: None,
             addresses: &[],
             paths: &[],
         })

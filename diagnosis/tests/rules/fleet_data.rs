@@ -212,6 +212,7 @@ fn no_etcd_no_picture() {
         etcd,
         network: None,
         received: None,
+        heard: None,
     };
     assert!(picture(&World { nodes: vec![node(None)] }.members(), now()).is_none());
     // Silent nodes are shown as such, and no number is made up.

@@ -308,6 +308,7 @@ fn regions_apart_are_against_ranchers_rule() {
         etcd: None,
         network: None,
         received: None,
+        heard: None,
     });
     assert_eq!(w.membership().reason, ReasonCode::EtcdMembersExpected);
 }

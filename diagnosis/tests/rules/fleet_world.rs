@@ -22,6 +22,7 @@ pub(crate) struct Node {
     pub(crate) etcd: Option<Fact<EtcdFacts>>,
     pub(crate) network: Option<NodeNetwork>,
     pub(crate) received: Option<Received>,
+    pub(crate) heard: Option<Timestamp>,
 }
 
 impl World {
@@ -35,6 +36,7 @@ impl World {
             etcd: Some(known(etcd_from(i, n))),
             network: None,
             received: None,
+            heard: None,
         };
         Self { nodes: (1..=n).map(node).collect() }
     }
@@ -62,6 +64,7 @@ impl World {
             etcd: n.etcd.as_ref(),
             network: n.network.as_ref(),
             received: n.received,
+            heard: n.heard,
             addresses: &[],
             paths: &[],
         };

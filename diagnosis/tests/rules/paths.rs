@@ -80,6 +80,7 @@ fn members<'a>(nodes: &[Node], told: &'a [Told]) -> Vec<fleet::Member<'a>> {
         etcd: None,
         network: None,
         received: None,
+        heard: None,
         addresses,
         paths,
     });

@@ -202,6 +202,7 @@ fn clusters(nodes: &[NodeFacts], verdicts: &[NodeConditions], notes: &mut Vec<No
                         .and_then(Fact::value)
                         .and_then(|k| k.network.value()),
                     received: Some(*captured),
+                    heard: None,
                     addresses,
                     paths,
                 })

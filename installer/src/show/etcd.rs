@@ -142,7 +142,12 @@ fn matrix(members: &[ClusterMember], now: Timestamp) -> Vec<Column<MatrixRow>> {
 /// "yes", "NO 2m", "?", each with what the member itself counts of its peer connection where that differs.
 fn seen(cell: &MatrixCell, now: Timestamp) -> Cell {
     let own = if cell.own { "itself: " } else { "" };
-    let peer = if cell.peer == Status::False { ", 2380 down" } else { "" };
+    let peer = match (cell.reached, cell.peer) {
+        (_, Status::False) => ", 2380 down",
+        // A client port that is closed is no member that is away.
+        (Status::False, Status::True) => ", 2380 up",
+        _ => "",
+    };
     let since = cell.since.map(|at| format!(" {}", text::age(now.since(at)))).unwrap_or_default();
     let (word, tone) = match (cell.reached, cell.peer) {
         (Status::True, Status::False) => ("yes", Tone::Warn),

@@ -125,6 +125,17 @@ impl EtcdCluster {
         }
     }
 
+    /// Kills member `i`, empties its data folder and lets it begin a cluster of its own at the same addresses.
+    pub fn begin_anew_alone(&mut self, i: usize) -> Result<()> {
+        self.kill(i);
+        let member = &mut self.members[i];
+        std::fs::remove_dir_all(self.dir.path().join(&member.name))?;
+        member.initial_cluster = format!("{}=https://{}:2380", member.name, member.ip);
+        member.state = "new";
+        self.restart(i)?;
+        self.wait_for_quorum(i)
+    }
+
     /// Stops member `i` in its tracks, or lets it go on: a peer that takes connections and never answers.
     pub fn freeze(&self, i: usize, frozen: bool) {
         use nix::sys::signal::{Signal, kill};

@@ -159,6 +159,18 @@ impl Namespace {
         ))
     }
 
+    /// From now on whatever comes from `others` for this TCP port is lost; everything else passes.
+    pub fn close_port_to(&self, port: u16, others: &[IpAddr]) -> Result<()> {
+        let mut rules = String::new();
+        for other in others {
+            let family = if other.is_ipv6() { "ip6" } else { "ip" };
+            let _ = writeln!(rules, "{family} saddr {other} tcp dport {port} drop");
+        }
+        self.rules(&format!(
+            "table inet outrider {{ chain in {{ type filter hook input priority 0; policy accept; {rules} }}\n }}"
+        ))
+    }
+
     /// New connections from here to `peers`' port go to `local` instead; what comes in for `alias` reaches the port.
     pub fn detour(&self, peers: &[(IpAddr, u16)], port: u16, alias: u16) -> Result<()> {
         let mut rules = String::new();

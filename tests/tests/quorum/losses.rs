@@ -23,6 +23,7 @@ fn lose(bed: &mut Servers, table: &mut Table, loss: &Loss, these: &[usize]) {
     let condition = quorum(&shown).expect("EtcdQuorum");
     let numbers = format!("{}, suspected after {:.1} s", said(condition), suspected.as_secs_f64());
     println!("{}: {numbers}, certain after {certain:?}: {}", loss.fault, condition.message);
+    described(bed, loss.fault);
     let cured = Instant::now();
     (loss.cure)(bed, these).unwrap_or_else(|e| panic!("{}: {e:?}", loss.fault));
     let (cleared, _) = seen(bed, &format!("{}: quorum holds again", loss.fault), cured, |s| !is_suspected(s));

@@ -69,6 +69,13 @@ fn seen(bed: &mut Servers, what: &str, start: Instant, good: impl FnMut(&Seen) -
     bed.until(what, start, LIMIT, good).unwrap_or_else(|e| panic!("{e:?}"))
 }
 
+/// What `outrider describe cluster` shows a person who is woken by `fault`, printed as well.
+fn described(bed: &Servers, fault: &str) -> String {
+    let text = bed.described().unwrap_or_else(|e| panic!("{fault}: {e:?}"));
+    println!("---- {fault}: outrider describe cluster\n{text}----");
+    text
+}
+
 /// Looks until everything is well again.
 fn well(bed: &mut Servers, what: &str, start: Instant) -> Duration {
     let nodes = bed.len();

@@ -1,9 +1,10 @@
-//! The network between members breaks in part: splits with a majority left, loss in one direction, delay. Who still has a
+//! The network between members breaks in part: splits with a majority left, loss in one direction, delay, one port. Who still has a
 //! majority goes on, and nobody may say otherwise.
 
 use std::thread::sleep;
 use std::time::Instant;
 
+use outrider_protocol::Severity;
 use outrider_tests::table::Table;
 
 use super::standing::Shared;
@@ -45,6 +46,7 @@ pub(super) fn a_majority_goes_on(options: &Options, table: &Shared) {
     let (raised, shown) = seen(&mut bed, "partition 2|1", fault, |s| s.find("EtcdPartitioned").is_some());
     let condition = shown.find("EtcdPartitioned").map(|(_, c)| c.clone()).expect("just seen");
     println!("partition 2|1: {}: {}", said(&condition), condition.message);
+    described(&bed, "partition 2|1");
     let alone = shown.of_node("server-3", "EtcdMemberHealthy").map(said).unwrap_or_default();
     seen(&mut bed, "partition 2|1: no doubt left", fault, |s| !is_suspected(s));
     let held = never_lost(&mut bed, "partition 2|1", before);
@@ -71,6 +73,41 @@ pub(super) fn a_majority_goes_on(options: &Options, table: &Shared) {
     let cleared = well(&mut bed, "one-way loss: well again", cured);
     let text = format!("server-3: {}; {held}", said(&alone));
     row("one-way loss", "one member hears nothing and is heard", text, Some((raised, cleared)));
+
+    client_port_closed(&mut bed, &row);
+}
+
+/// The client port is closed between the servers and the port of peers is not: nothing stops and nobody is apart.
+fn client_port_closed(bed: &mut Servers, row: &dyn Fn(&str, &str, String, Option<(Duration, Duration)>)) {
+    let before = bed.position().expect("the history");
+    let fault = Instant::now();
+    bed.close_port(2379).expect("rules");
+    let (raised, shown) = seen(bed, "2379 closed", fault, |s| s.find("EtcdClientPortClosed").is_some());
+    let condition = shown.find("EtcdClientPortClosed").map(|(_, c)| c.clone()).expect("just seen");
+    described(bed, "2379 closed");
+    println!("2379 closed: {}: {} | {}", said(&condition), condition.message, condition.advice);
+    assert_eq!((condition.status, condition.severity), (Status::True, Severity::Warn), "{condition:?}");
+    for server in ["server-1", "server-2", "server-3"] {
+        assert!(condition.message.contains(server), "{condition:?}");
+    }
+    let held = never_lost(bed, "2379 closed", before);
+    let wrong = ["EtcdPartitioned", "EtcdNoTolerance", "EtcdMemberDown"];
+    let events = bed.events(before).expect("the history");
+    let told: Vec<&Condition> = events
+        .iter()
+        .map(|e| &e.transition.condition)
+        .filter(|c| c.severity > Severity::Info && wrong.contains(&c.reason.as_str()))
+        .collect();
+    assert!(told.is_empty(), "no partition and no loss: {told:#?}");
+    let cured = Instant::now();
+    bed.heal().expect("no rules");
+    let cleared = well(bed, "2379 open again", cured);
+    row(
+        "2379 closed between servers",
+        "nftables drops TCP 2379, both ways",
+        format!("{}; {held}", said(&condition)),
+        Some((raised, cleared)),
+    );
 }
 
 #[test]

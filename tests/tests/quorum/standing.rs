@@ -41,6 +41,7 @@ impl Fault {
             condition.advice
         );
         assert!(!condition.advice.is_empty(), "{fault}: {condition:?} says what to do");
+        described(bed, fault);
         (took, format!("{whose}: {}", said(condition)))
     }
 

@@ -20,7 +20,10 @@ use outrider_agent::config::EtcdSettings;
 use outrider_agent::privileged::DirectOpener;
 use outrider_agent::sense::SenseContext;
 use outrider_agent::sense::etcd::{Memory, poll_local, read};
-use outrider_protocol::{EndpointFacts, EtcdFacts, Fact, Timestamp, UnknownCause};
+use outrider_protocol::{
+    CheckFacts, Condition, ConditionType, EndpointFacts, EtcdFacts, Fact, NodeFacts, NodeRef, Profile,
+    ReasonCode, Thresholds, Timestamp, TypeMeta, UnknownCause,
+};
 use outrider_tests::beds::etcd::{EtcdCluster, Options, installed};
 
 /// Longer than any pass may take on a busy machine; a pass without limits would hang for good.
@@ -93,6 +96,32 @@ fn at<'a>(facts: &'a EtcdFacts, endpoint: &str) -> &'a EndpointFacts {
         .iter()
         .find(|e| e.endpoint == endpoint)
         .unwrap_or_else(|| panic!("no {endpoint}: {facts:#?}"))
+}
+
+/// What the rules make of who is in the cluster.
+fn membership(facts: &EtcdFacts) -> Condition {
+    let now = Timestamp::from(SystemTime::now());
+    let node = NodeFacts {
+        meta: TypeMeta::new("NodeFacts"),
+        node: NodeRef {
+            name: "m1".into(),
+            uid: String::new(),
+            cluster: "bed".into(),
+            profile: Profile::Generic,
+            simulated: false,
+        },
+        agent_version: String::new(),
+        now,
+        thresholds: Thresholds::default(),
+        latches: Vec::new(),
+        checks: CheckFacts { etcd: Some(Fact::known(facts.clone(), "etcd", now)), ..CheckFacts::default() },
+    };
+    let latched = outrider_diagnosis::latch(&[], &outrider_diagnosis::judge(&node), now);
+    latched
+        .conditions
+        .into_iter()
+        .find(|c| c.condition_type == ConditionType::EtcdMembership)
+        .expect("judged")
 }
 
 fn up(facts: &EtcdFacts) -> usize {
@@ -202,6 +231,51 @@ async fn the_others_are_still_asked_when_the_local_member_dies() {
     assert_eq!(local.member_id, before.endpoints[0].member_id, "it is still known whose endpoint that is");
     assert_eq!(up(&facts), 2);
     assert!(cause(&facts.metrics).is_some());
+}
+
+#[tokio::test]
+#[ignore = "run by tests/run --suite sense-etcd"]
+async fn the_list_of_another_cluster_is_not_taken_while_the_local_member_is_silent() {
+    let Some(mut cluster) = cluster(3, Options::default()) else { return };
+    let (settings, mut memory) = (settings(&cluster), Memory::default());
+    let before = pass_until(&settings, &mut memory, |f| up(f) == 3).await;
+    let ours = before.cluster_id.clone().expect("a cluster id");
+    assert_eq!(before.members.value().unwrap().cluster_id, ours);
+
+    // One is begun anew alone at its old address, and alone it answers reads: to whoever looks for a quorum it is the best.
+    cluster.begin_anew_alone(2).unwrap();
+    cluster.kill(0);
+    let anew = cluster.endpoint(2);
+    let foreign = |f: &EtcdFacts| {
+        let status = at(f, &anew).status.value();
+        status.map(|s| s.cluster_id.clone()).filter(|id| *id != ours)
+    };
+    let facts =
+        pass_until(&settings, &mut memory, |f| foreign(f).is_some() && f.members.value().is_some()).await;
+    let list = facts.members.value().unwrap();
+    assert_eq!((&list.cluster_id, list.members.len(), list.linearizable), (&ours, 3, false), "{list:?}");
+    assert_eq!(facts.cluster_id.as_ref(), Some(&ours));
+    assert!(facts.no_read_since.is_some(), "a read that the other cluster answered is none of this one");
+
+    cluster.kill(1);
+    let facts = pass_until(&settings, &mut memory, |f| up(f) == 1).await;
+    assert!(facts.members.value().is_none(), "{:?}", facts.members);
+    let other = foreign(&facts).expect("it answers");
+    let condition = membership(&facts);
+    assert_eq!(condition.reason, ReasonCode::EtcdClusterIdMismatch, "{condition:?}");
+    assert!(condition.message.contains(&ours) && condition.message.contains(&other), "{condition:?}");
+    println!("{}", condition.message);
+
+    // Its own word counts again as soon as it gives one; and who knows nothing yet takes neither of two.
+    cluster.restart(0).unwrap();
+    cluster.restart(1).unwrap();
+    let facts =
+        pass_until(&settings, &mut memory, |f| f.members.value().is_some_and(|l| l.linearizable)).await;
+    assert_eq!(facts.members.value().unwrap().cluster_id, ours);
+    cluster.kill(0);
+    let all = EtcdSettings { endpoints: cluster.endpoints(), ..settings };
+    let facts = pass_until(&all, &mut Memory::default(), |f| up(f) == 2).await;
+    assert!(facts.members.value().is_none() && facts.cluster_id.is_none(), "{facts:#?}");
 }
 
 #[tokio::test]

@@ -36,19 +36,28 @@ pub(super) struct DiskFacts {
     /// The member's own election timeout, where its configuration says.
     pub(super) election_timeout: Option<Duration>,
     process: Option<Process>,
+    /// The data folder, where it is known.
+    data: Option<PathBuf>,
     /// What it was looked at for.
     found: Found,
+}
+
+/// The data folder read again for a member that has not answered: what made it end (no room, a removal) happened after the
+/// last look. Blocking.
+pub(super) fn look_for_cause(cx: &SenseContext, mut last: DiskFacts) -> DiskFacts {
+    last.data_folder = data_folder(cx, last.data.as_deref(), cx.now());
+    last
 }
 
 /// Looks, or takes the last look while it is fresh. Blocking.
 pub(super) fn look(cx: &SenseContext, found: &Found, last: Option<DiskFacts>) -> DiskFacts {
     match last {
         Some(last) if last.found == *found && last.looked.elapsed() < FRESH => last,
-        last => look_again(cx, found, last.and_then(|last| last.process)),
+        last => look_again(cx, found, last),
     }
 }
 
-fn look_again(cx: &SenseContext, found: &Found, last: Option<Process>) -> DiskFacts {
+fn look_again(cx: &SenseContext, found: &Found, last: Option<DiskFacts>) -> DiskFacts {
     let now = cx.now();
     let Some(local) = found.endpoints.first() else {
         let failure = Failure::new(UnknownCause::InvalidInput, "no endpoint of the local member is known");
@@ -59,14 +68,19 @@ fn look_again(cx: &SenseContext, found: &Found, last: Option<Process>) -> DiskFa
             snapshots: failure.into_fact("snapshots", now),
             election_timeout: None,
             process: None,
+            data: None,
             found: found.clone(),
         };
     };
-    let (configured, process) = expected::read(cx, &found.configuration, local, last.as_ref());
-    let data = found.data.clone().or_else(|| {
+    let before = last.as_ref().and_then(|last| last.process.as_ref());
+    let (configured, process) = expected::read(cx, &found.configuration, local, before);
+    let configured_data = || {
         let path = PathBuf::from(configured.as_ref().ok()?.config.data_dir.as_ref()?);
         path.is_absolute().then_some(path)
-    });
+    };
+    // A process that has ended tells its folder no more, and the folder may tell why it ended.
+    let earlier = || last.filter(|last| last.found == *found)?.data;
+    let data = found.data.clone().or_else(configured_data).or_else(earlier);
     DiskFacts {
         looked: Instant::now(),
         data_folder: data_folder(cx, data.as_deref(), now),
@@ -77,6 +91,7 @@ fn look_again(cx: &SenseContext, found: &Found, last: Option<Process>) -> DiskFa
             Err(failure) => failure.into_fact("configuration of the local member", now),
         },
         process,
+        data,
         found: found.clone(),
     }
 }

@@ -51,6 +51,7 @@ pub(super) fn facts(
         found_by: found.found_by.clone(),
         election_timeout_ms: u32::try_from(found.election_timeout.as_millis()).unwrap_or(u32::MAX),
         local_endpoint: local_endpoint.clone(),
+        cluster_id: memory.cluster.map(hex_id),
         members: match &survey.list {
             Ok(list) => Fact::known(list_facts(list), format!("Cluster/MemberList at {}", list.via), now),
             Err(failure) => failure.clone().into_fact("Cluster/MemberList", now),

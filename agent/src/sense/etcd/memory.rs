@@ -29,6 +29,8 @@ pub struct Memory {
     owners: BTreeMap<Url, u64>,
     /// The id of the member on this node, once it or its name has told.
     pub(super) local_member: Option<u64>,
+    /// The cluster of the member on this node, by its last word.
+    pub(super) cluster: Option<u64>,
     pub(super) down_since: BTreeMap<String, Timestamp>,
     pub(super) learners: Learners,
     /// Since when no linearizable read has been answered.
@@ -119,6 +121,7 @@ impl Memory {
             self.local_member = look.answered_by().or(self.local_member);
             self.round.term = look.status.as_ref().map_or(0, |status| status.raft_term);
         }
+        self.cluster = survey.cluster.or(self.cluster);
         if let Ok(list) = &survey.list {
             self.owners.clear();
             for member in &list.members {
@@ -132,8 +135,9 @@ impl Memory {
             self.local_member = self.local_member.or(named);
             self.learners.listed(list.members.iter().filter(|m| m.is_learner).map(|m| hex_id(m.id)), now);
         }
-        let answers =
-            || survey.looks.iter().filter_map(|look| Some((look.answered_by()?, look.status.as_ref().ok()?)));
+        // Indexes of another cluster are on another scale.
+        let ours = || survey.looks.iter().filter(|look| !survey.is_foreign(look));
+        let answers = || ours().filter_map(|look| Some((look.answered_by()?, look.status.as_ref().ok()?)));
         let front = answers().map(|(_, status)| status.raft_index).max().unwrap_or_default();
         for (id, status) in answers() {
             self.learners.seen(&hex_id(id), LearnerProgress { at: now, index: status.raft_index, front });

@@ -45,7 +45,7 @@ pub use self::facts::status_facts;
 use self::facts::{facts, hex_id};
 pub use self::memory::Memory;
 pub use self::metrics::{Families, MetricsReader};
-use self::survey::{Survey, survey};
+use self::survey::{Known, Look, Survey, survey};
 pub(crate) use self::watch::is_refusal;
 pub use self::watch::{Watched, poll_local, watch};
 use super::SenseContext;
@@ -75,16 +75,18 @@ pub async fn read(cx: &SenseContext, settings: &EtcdSettings, memory: &mut Memor
     }
     memory.disk = Some(*disk);
     let began = cx.now();
-    let (known, own) = (memory.known_urls(), memory.local_member);
+    let known = Known { urls: memory.known_urls(), own: memory.local_member, cluster: memory.cluster };
     let (grpc, http) = (memory.grpc_tls(), memory.http_tls());
     let urls = metrics_urls(&found, memory.metrics_url.as_ref());
-    let (survey, scraped) = tokio::join!(
-        survey(cx, &found, grpc, &mut memory.connections, &known, own),
-        scrape_first(&urls, http)
-    );
+    let (survey, scraped) =
+        tokio::join!(survey(cx, &found, grpc, &mut memory.connections, &known), scrape_first(&urls, http));
+    if let (Some(Look { status: Err(_), .. }), Some(disk)) = (survey.looks.first(), memory.disk.clone()) {
+        memory.disk = Some(look_for_cause(cx, disk).await);
+    }
     let metrics = take_metrics(memory, scraped, &survey, cx.now());
     memory.remember(&found, &survey, cx.now());
-    memory.note_read(survey.looks.iter().any(|look| look.read.is_ok()), began);
+    let read = survey.looks.iter().any(|look| look.read.is_ok() && !survey.is_foreign(look));
+    memory.note_read(read, began);
     let nodes = memory.nodes.refresh(cx, &found, &survey).await;
     facts(cx, &found, &survey, metrics, nodes, memory)
 }
@@ -133,6 +135,12 @@ async fn search(cx: &SenseContext, settings: &EtcdSettings, last: Option<DiskFac
     searched.await.unwrap_or_else(|e| {
         Search::Failed(Failure::new(UnknownCause::Panicked, e.to_string()), "looking for etcd".into())
     })
+}
+
+/// What lies in the data folder now that its member does not answer.
+async fn look_for_cause(cx: &SenseContext, disk: DiskFacts) -> DiskFacts {
+    let (cx, before) = (cx.clone(), disk.clone());
+    tokio::task::spawn_blocking(move || disk::look_for_cause(&cx, disk)).await.unwrap_or(before)
 }
 
 /// Where the local member's metrics may be: its own port first (`facts/etcd.md`, section 2), then the client port,

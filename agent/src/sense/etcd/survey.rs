@@ -72,33 +72,50 @@ pub(super) struct Survey {
     pub(super) bad_urls: Vec<BadUrl>,
     pub(super) list: Result<List, Failure>,
     pub(super) alarms: Result<Vec<AlarmMember>, Failure>,
+    /// The cluster it is about; `None` where that could not be told.
+    pub(super) cluster: Option<u64>,
 }
 
 impl Survey {
+    /// Whether another cluster answered there, or one of several of which none is known to be this node's.
+    pub(super) fn is_foreign(&self, look: &Look) -> bool {
+        look.cluster_id().is_some_and(|id| Some(id) != self.cluster)
+    }
+
     /// A client behind which a quorum stands, and where it leads; or why there is none.
     pub(super) fn voice(&self) -> Result<(Client, &Url), Failure> {
-        voice(&self.looks)
+        voice(&self.looks, self.cluster)
     }
 }
 
-/// Asks everybody. `known` are client URLs of the other members in the last list, `own` is the local member's id.
+/// What earlier passes left for a survey.
+pub(super) struct Known {
+    /// Client URLs of the other members in the last list.
+    pub(super) urls: Vec<Url>,
+    /// The local member's id.
+    pub(super) own: Option<u64>,
+    /// The local member's cluster.
+    pub(super) cluster: Option<u64>,
+}
+
+/// Asks everybody.
 pub(super) async fn survey(
     cx: &SenseContext,
     found: &Found,
     tls: Option<Arc<ClientConfig>>,
     connections: &mut Connections,
-    known: &[Url],
-    own: Option<u64>,
+    known: &Known,
 ) -> Survey {
     let mut asked = Asker { cx, tls, connections, looks: Vec::new() };
-    asked.look_at(found.endpoints.iter().chain(known).cloned()).await;
+    asked.look_at(found.endpoints.iter().chain(&known.urls).cloned()).await;
     if let (Some(other), Some(Look { status: Err(failure), .. })) =
         (&found.local_alternative, asked.looks.first())
         && failure.cause == UnknownCause::ConnectionRefused
     {
         asked.look_instead(other.clone()).await;
     }
-    let list = asked.member_list().await;
+    let cluster = cluster_of(&asked.looks, known.cluster);
+    let list = asked.member_list(cluster).await;
     let mut bad_urls = Vec::new();
     let mut rest = Vec::new();
     for member in list.iter().flat_map(|list| &list.members) {
@@ -106,7 +123,7 @@ pub(super) async fn survey(
             continue;
         }
         // One that hangs hangs at its other addresses too: that is not worth a second more.
-        if own == Some(member.id) && asked.local_hangs() {
+        if known.own == Some(member.id) && asked.local_hangs() {
             continue;
         }
         for text in &member.client_urls {
@@ -116,7 +133,7 @@ pub(super) async fn survey(
             }
         }
     }
-    let voice = voice(&asked.looks).map(|(client, _)| client);
+    let voice = voice(&asked.looks, cluster).map(|(client, _)| client);
     let (alarms, ()) = tokio::join!(alarms(voice), asked.look_at(rest));
     let mut looks = asked.looks;
     if let Ok(list) = &list {
@@ -134,7 +151,7 @@ pub(super) async fn survey(
     }
     let current: BTreeSet<Url> = looks.iter().map(|look| look.url.clone()).collect();
     connections.retain(|url, _| current.contains(url));
-    Survey { looks, bad_urls, list, alarms }
+    Survey { looks, bad_urls, list, alarms, cluster }
 }
 
 /// etcd answers alarms by consensus, so without quorum the call would only wait for its limit.
@@ -200,9 +217,9 @@ impl Asker<'_> {
         }
     }
 
-    async fn member_list(&self) -> Result<List, Failure> {
+    async fn member_list(&self, cluster: Option<u64>) -> Result<List, Failure> {
         let mut first_failure = None;
-        for look in sources(&self.looks) {
+        for look in sources(&self.looks, cluster) {
             let Some(mut client) = look.client.clone() else { continue };
             // etcd 3.4 answers from what the member holds, whatever is asked; the read just before proves that it
             // holds what a quorum agreed on.
@@ -223,21 +240,31 @@ impl Asker<'_> {
     }
 }
 
-/// Looks that answered, best source of a list first: with a quorum behind them, the local one before others. Where the local
-/// one told its cluster, others of another cluster (begun anew at the old address) are no source for this one.
-fn sources(looks: &[Look]) -> Vec<&Look> {
+/// The cluster that this node's member belongs to: by its own word, else by what it said last, else the one cluster of
+/// which all others are. Where those are of several, nobody can say here which of them is the member's own.
+fn cluster_of(looks: &[Look], before: Option<u64>) -> Option<u64> {
     let own = looks.first().and_then(Look::cluster_id);
+    own.or(before).or_else(|| {
+        let mut all = looks.iter().filter_map(Look::cluster_id);
+        let first = all.next()?;
+        all.all(|other| other == first).then_some(first)
+    })
+}
+
+/// Looks that answered, best source of a list first: with a quorum behind them, the local one before others. One of another
+/// cluster (begun anew at the old address, restored alone, named by mistake) is no source for this one.
+fn sources(looks: &[Look], cluster: Option<u64>) -> Vec<&Look> {
     let answered = |look: &&Look| look.client.is_some() && look.status.as_ref().is_ok_and(|s| !s.is_learner);
-    let this_cluster = |look: &&Look| own.is_none() || look.cluster_id() == own;
+    let this_cluster = |look: &&Look| cluster.is_some() && look.cluster_id() == cluster;
     let mut sources: Vec<&Look> = looks.iter().filter(answered).filter(this_cluster).collect();
     sources.sort_by_key(|look| look.read.is_err());
     sources.truncate(2);
     sources
 }
 
-fn voice(looks: &[Look]) -> Result<(Client, &Url), Failure> {
+fn voice(looks: &[Look], cluster: Option<u64>) -> Result<(Client, &Url), Failure> {
     let mut why = None;
-    for look in sources(looks) {
+    for look in sources(looks, cluster) {
         match (&look.read, &look.client) {
             (Ok(_), Some(client)) => return Ok((client.clone(), &look.url)),
             (Err(failure), _) => why = why.or(Some(failure.clone())),

@@ -22,6 +22,8 @@ const TYPE: ConditionType = ConditionType::EtcdMemberHealthy;
 
 /// A static pod is restarted within seconds.
 const RAISE: Duration = Duration::from_secs(15);
+/// Without room a restart does not help: etcd ends again at its start.
+const RAISE_WITHOUT_ROOM: Duration = Duration::from_secs(2);
 const CLEAR: Duration = Duration::from_secs(5);
 /// A change of leader by itself is no news; several within minutes are a fault that goes on.
 const LEADER_CHANGES: f64 = 3.0;
@@ -229,7 +231,8 @@ fn down(etcd: &EtcdFacts, endpoint: &EndpointFacts, why: &str, at: Timestamp, no
                 Bytes(*free),
                 Short(NEXT_SEGMENT)
             );
-            new(Status::False, Severity::Error, R::EtcdMemberDown, at, message).advice(format!(
+            let full = new(Status::False, Severity::Error, R::EtcdMemberDown, at, message);
+            full.waits(RAISE_WITHOUT_ROOM, CLEAR).advice(format!(
                 "Make room on that file system first: etcd ends at a write that fails, and ends again at every start until \
                  there is room. Move away what is not etcd's (du -xh --max-depth=2 on that file system; old snapshots, \
                  images, logs), nothing below {path}. Then see whether its pod or service comes up by itself. This is the \

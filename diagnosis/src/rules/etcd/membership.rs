@@ -46,7 +46,7 @@ pub(super) fn judge(
         .advice(super::ask_a_member(etcd));
     }
     let mut found: Vec<Finding> = Vec::new();
-    found.extend(other_cluster(etcd, list, at));
+    found.extend(other_cluster(etcd, at));
     let answers = |m: &Member| view::endpoints_of(etcd, m).any(|e| e.status.value().is_some());
     found.extend(peers::listed(list, answers, at));
     found.extend(urls::judge(list, at));
@@ -109,10 +109,9 @@ pub(crate) fn worst_of(mut found: Vec<Finding>) -> Option<Finding> {
     Some(worst)
 }
 
-/// Endpoints that answer for another cluster than the list is of: what people call split brain (D10).
-fn other_cluster(etcd: &EtcdFacts, list: &MemberList, at: Timestamp) -> Option<Finding> {
+/// Endpoints that answer for another cluster than this node's member is of: what people call split brain (D10).
+pub(super) fn other_cluster(etcd: &EtcdFacts, at: Timestamp) -> Option<Finding> {
     let own = view::cluster_id(etcd);
-    let own = if own.is_empty() { &list.cluster_id } else { own };
     let others = etcd.endpoints.iter().filter(|e| view::is_foreign(e, own));
     let others = others.filter_map(|e| Some((e.endpoint.as_str(), e.status.value()?.cluster_id.as_str())));
     let others: Vec<(&str, &str)> = others.collect();

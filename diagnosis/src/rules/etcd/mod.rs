@@ -42,7 +42,10 @@ pub(crate) fn judge(out: &mut Judgement, etcd: &EtcdFacts, at: Timestamp, facts:
         }
         other => {
             out.findings.push(no_list(ConditionType::EtcdQuorum, etcd, other, at));
-            out.findings.push(no_list(ConditionType::EtcdMembership, etcd, other, at));
+            let other_cluster = membership::other_cluster(etcd, at);
+            out.findings.push(
+                other_cluster.unwrap_or_else(|| no_list(ConditionType::EtcdMembership, etcd, other, at)),
+            );
         }
     }
     let member = member::judge(etcd, standing, at, facts.now, &facts.thresholds);
@@ -59,7 +62,8 @@ fn no_list(
     list: &Fact<MemberList>,
     at: Timestamp,
 ) -> Finding {
-    let answering = etcd.endpoints.iter().filter(|e| e.status.value().is_some()).count();
+    // Who answers for another cluster is no member of this one.
+    let answering = view::ours(etcd).filter(|e| e.status.value().is_some()).count();
     let severity = if answering == 0 { Severity::Error } else { Severity::Warn };
     let answers = if etcd.endpoints.is_empty() {
         "No endpoint is known".to_owned()

@@ -77,8 +77,11 @@ pub(crate) fn tally<'a>(
     nodes: Option<&'a [String]>,
     now: Timestamp,
 ) -> Tally<'a> {
-    let seen: Vec<Seen> =
-        list.members.iter().map(|m| health(endpoints_of(etcd, m), &list.cluster_id, m, now)).collect();
+    let seen = |m: &Member| {
+        let seen = health(endpoints_of(etcd, m), &list.cluster_id, m, now);
+        behind_a_closed_port(etcd, m, &seen).unwrap_or(seen)
+    };
+    let seen: Vec<Seen> = list.members.iter().map(seen).collect();
     let rebuilt =
         Rebuilt::among(list, |i| seen[i].health, nodes.unwrap_or_default().iter().map(String::as_str));
     let no_node = |m: &Member| nodes.is_some_and(|nodes| !m.name.is_empty() && !has_node(&m.name, nodes));
@@ -160,6 +163,27 @@ pub(crate) fn health<'e>(
             Seen::new(Health::Unknown, "was not asked")
         }
     })
+}
+
+/// What a silence is worth whose member its peers reach all the while: it lives and votes, and how it is cannot be told.
+pub(crate) fn behind_a_closed_port(etcd: &EtcdFacts, member: &Member, seen: &Seen) -> Option<Seen> {
+    if seen.health != Health::Down || seen.foreign || !only_client_port_is_closed(etcd, member) {
+        return None;
+    }
+    let why = format!("{}; its raft connection on port 2380 stands, so it lives", seen.why);
+    Some(Seen::new(Health::Unknown, why))
+}
+
+/// Whether this node gets no answer from the member's client port while its own member hears it on port 2380.
+pub(crate) fn only_client_port_is_closed(etcd: &EtcdFacts, member: &Member) -> bool {
+    let mut since = None;
+    for e in endpoints_of(etcd, member) {
+        match &e.status {
+            Fact::Unknown { cause, .. } if is_down(cause) && !e.local => since = since.max(e.down_since),
+            _ => return false,
+        }
+    }
+    etcd.link_after(&member.id, since) == Some(true)
 }
 
 /// " for 10 min", or nothing while the silence is as young as the question.
@@ -282,11 +306,13 @@ pub(crate) fn refused_by_learner<T>(fact: &Fact<T>) -> bool {
     matches!(fact, Fact::Unknown { cause: UnknownCause::Unsupported, detail, .. } if detail.contains("for learner"))
 }
 
-/// The cluster of this node's member: by its own word, else by the list that was read.
+/// The cluster of this node's member: by its own word, now or before it fell silent, else by the list that was read.
 pub(crate) fn cluster_id(etcd: &EtcdFacts) -> &str {
     let own = etcd.endpoints.iter().filter(|e| e.local).find_map(|e| e.status.value());
     let own = own.map(|s| s.cluster_id.as_str()).filter(|id| !id.is_empty());
-    own.or(etcd.members.value().map(|l| l.cluster_id.as_str())).unwrap_or_default()
+    own.or(etcd.cluster_id.as_deref().filter(|id| !id.is_empty()))
+        .or(etcd.members.value().map(|l| l.cluster_id.as_str()))
+        .unwrap_or_default()
 }
 
 /// Whether `e` answered as a member of another cluster than `id` (a data folder begun anew at the old address, D10).

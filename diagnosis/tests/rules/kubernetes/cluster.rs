@@ -15,6 +15,7 @@ fn cluster(nodes: &[(usize, Status, Option<NodeNetwork>)]) -> Option<Finding> {
             etcd: None,
             network: network.as_ref(),
             received: None,
+            heard: None,
             addresses: &[],
             paths: &[],
         })

@@ -150,6 +150,7 @@ proptest! {
             etcd: Some(etcd),
             network: network.as_ref(),
             received: None,
+            heard: None,
             addresses: &[],
             paths: &[],
         }).collect();

@@ -55,6 +55,7 @@ pub fn etcd_from(local: usize, n: usize) -> EtcdFacts {
         found_by: "/var/lib/rancher/rke2/server/db/etcd".into(),
         election_timeout_ms: 5000,
         local_endpoint: format!("https://10.0.0.{local}:2379"),
+        cluster_id: None,
         members: known(MemberList {
             cluster_id: "c1".into(),
             linearizable: true,

@@ -1,6 +1,7 @@
 //! One server: an etcd member laid out and configured as RKE2 does, in a network namespace, with the agent beside it.
 
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -119,7 +120,7 @@ impl Server {
             config.push_str(&format!("quota-backend-bytes: {}\n", start.quota_bytes));
         }
         self.home.put(&format!("{DATA}/{ETCD}/config"), &config)?;
-        let log = File::options().create(true).append(true).open(self.etcd_log())?;
+        let log = File::options().create(true).append(true).open(self.etcd_log_file())?;
         // `ip netns exec` gives it mounts of its own: there the machine's folder lies where RKE2 has it.
         let mut command = self.space.command("sh");
         command
@@ -157,6 +158,11 @@ impl Server {
         Ok(process.signal(if frozen { Signal::SIGSTOP } else { Signal::SIGCONT })?)
     }
 
+    /// Whether the member runs.
+    pub fn etcd_runs(&mut self) -> bool {
+        self.etcd.as_mut().is_some_and(Process::is_running)
+    }
+
     /// Process id of the member.
     pub fn etcd_pid(&self) -> Result<u32> {
         Ok(self.etcd.as_ref().context("no etcd runs there")?.pid())
@@ -192,6 +198,21 @@ impl Server {
         output(self.space.inside(&inside))
     }
 
+    /// Puts a value of any size.
+    pub(super) fn put(&self, programs: &Etcd, key: &str, value: &[u8]) -> Result<()> {
+        let inside = self.etcdctl_command(programs, &["put", key]);
+        let mut command = self.space.inside(&inside);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().with_context(|| format!("{command:?}"))?;
+        // One that does not take it all tells why when it ends.
+        let written = child.stdin.take().context("no pipe")?.write_all(value);
+        let output = child.wait_with_output()?;
+        if !output.status.success() {
+            bail!("put {key}: {}", String::from_utf8_lossy(&output.stderr).trim_end());
+        }
+        Ok(written?)
+    }
+
     fn etcdctl_command(&self, programs: &Etcd, arguments: &[&str]) -> Command {
         let loopback = format!("https://{}", at(self.loopback(), 2379));
         let tls = self.tls();
@@ -216,10 +237,15 @@ impl Server {
 
     /// What its member said last.
     pub fn etcd_said(&self) -> String {
-        tail(&fs::read_to_string(self.etcd_log()).unwrap_or_default(), 5)
+        tail(&self.etcd_log(), 5)
     }
 
-    fn etcd_log(&self) -> PathBuf {
+    /// All that its member said.
+    pub fn etcd_log(&self) -> String {
+        fs::read_to_string(self.etcd_log_file()).unwrap_or_default()
+    }
+
+    fn etcd_log_file(&self) -> PathBuf {
         self.folder.join("etcd.log")
     }
 }

@@ -231,6 +231,11 @@ impl Servers {
         self.servers[i].etcdctl(&self.options.etcd, arguments)
     }
 
+    /// Puts a value of any size through member `i`.
+    pub fn put(&self, i: usize, key: &str, value: &[u8]) -> Result<()> {
+        self.servers[i].put(&self.options.etcd, key, value)
+    }
+
     /// Waits until member `i` answers a linearizable read.
     pub fn wait_for_quorum(&self, i: usize) -> Result<()> {
         let answers = || self.etcdctl(i, &["get", "k"]).ok();
@@ -261,6 +266,16 @@ impl Servers {
             for i in *group {
                 self.servers[*i].space.lose_from(&others)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Closes this port of every server to every other.
+    pub fn close_port(&self, port: u16) -> Result<()> {
+        for i in 0..self.servers.len() {
+            let others: Vec<IpAddr> =
+                (0..self.servers.len()).filter(|o| *o != i).map(|o| self.address(o)).collect();
+            self.servers[i].space.close_port_to(port, &others)?;
         }
         Ok(())
     }
@@ -304,6 +319,14 @@ impl Servers {
     /// What the coordinator shows now.
     pub fn look(&mut self) -> Result<Seen> {
         self.runtime.block_on(self.observer.look())
+    }
+
+    /// What `outrider describe cluster` shows a person now.
+    pub fn described(&self) -> Result<String> {
+        let mut command = std::process::Command::new(program("outrider")?);
+        command.args(["describe", "cluster", "bed"]).env("HOME", self.folder.path()).env("COLUMNS", "200");
+        self.observer.operator.told_to(&mut command);
+        member::output(command)
     }
 
     /// Looks until `good`; how long that took since `start`, and what was seen.
