@@ -125,8 +125,17 @@ impl EtcdFacts {
         let before = earlier.and_then(|earlier| earlier.peers.get(id)).map(|peer| peer.received_bytes);
         match before {
             Some(before) if latest.received_bytes > before => Some(true),
+            // A leader and its followers hear each other all the time: a link that is called up and brings nothing is
+            // neither proof of life nor of silence.
+            Some(_) if latest.active == Some(true) && self.leads_or_follows(id) => None,
             _ => latest.active,
         }
+    }
+
+    /// Whether the local member leads the peer `id` or follows it, by its own word.
+    fn leads_or_follows(&self, id: &str) -> bool {
+        let local = self.endpoints.iter().filter(|e| e.local).find_map(|e| e.status.value());
+        local.is_some_and(|s| s.leader == id || s.leader == s.member_id)
     }
 }
 

@@ -167,7 +167,7 @@ pub(crate) fn health<'e>(
 
 /// What a silence is worth whose member its peers reach all the while: it lives and votes, and how it is cannot be told.
 pub(crate) fn behind_a_closed_port(etcd: &EtcdFacts, member: &Member, seen: &Seen) -> Option<Seen> {
-    if seen.health != Health::Down || seen.foreign || !only_client_port_is_closed(etcd, member) {
+    if seen.health != Health::Down || seen.foreign.is_some() || !only_client_port_is_closed(etcd, member) {
         return None;
     }
     let why = format!("{}; its raft connection on port 2380 stands, so it lives", seen.why);
