@@ -69,7 +69,8 @@ impl fmt::Display for Moment {
 
 /// A sentence's beginning, inside a sentence. Names keep their capitals.
 pub(crate) fn lower(text: &str) -> String {
-    let is_name = ["Rancher", "Harvester", "Kubernetes", "Outrider"].iter().any(|name| text.starts_with(name));
+    let is_name =
+        ["Rancher", "Harvester", "Kubernetes", "Outrider"].iter().any(|name| text.starts_with(name));
     if is_name || text.chars().nth(1).is_some_and(char::is_uppercase) {
         return text.to_owned();
     }

@@ -131,6 +131,7 @@ mod tests {
         let clock = ClockFacts {
             kernel: Fact::unknown(UnknownCause::Unsupported, "", "", at),
             service: Fact::absent("", at),
+            source: None,
             coordinator,
         };
         facts.checks.clock = Some(Fact::known(clock, "", at));
