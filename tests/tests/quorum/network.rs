@@ -77,8 +77,11 @@ pub(super) fn a_majority_goes_on(options: &Options, table: &Shared) {
     client_port_closed(&mut bed, &row);
 }
 
+/// Takes a row of the table: fault, how it was made, what was told, time to raise and to clear.
+type Row<'a> = &'a dyn Fn(&str, &str, String, Option<(Duration, Duration)>);
+
 /// The client port is closed between the servers and the port of peers is not: nothing stops and nobody is apart.
-fn client_port_closed(bed: &mut Servers, row: &dyn Fn(&str, &str, String, Option<(Duration, Duration)>)) {
+fn client_port_closed(bed: &mut Servers, row: Row<'_>) {
     let before = bed.position().expect("the history");
     let fault = Instant::now();
     bed.close_port(2379).expect("rules");

@@ -89,7 +89,7 @@ fn source(data: &[u8]) -> Result<NtpSource, (UnknownCause, String)> {
         _ => NtpState::Unusable,
     };
     let answered = (number(data, 30, 2)? as u8).count_ones();
-    let ago = number(data, 32, 4)?;
+    let (ago, ahead) = (number(data, 32, 4)?, float(data, 36)?);
     Ok(NtpSource {
         address: address(data, 0)?.unwrap_or_else(|| match number(data, 16, 2) {
             // A name that was never resolved has a number in its stead.
@@ -101,7 +101,7 @@ fn source(data: &[u8]) -> Result<NtpSource, (UnknownCause, String)> {
         answered,
         seconds_ago: (answered > 0 && ago != u64::from(u32::MAX)).then_some(ago),
         // Here, other than in tracking, it tells how far the clock is ahead (chronyc(1), `sources`).
-        offset_ms: if answered > 0 { Some(1000.0 * float(data, 36)?) } else { None },
+        offset_ms: (answered > 0).then_some(1000.0 * ahead),
     })
 }
 

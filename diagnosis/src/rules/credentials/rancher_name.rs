@@ -175,11 +175,13 @@ fn ranchers(routes: &Routes) -> impl Iterator<Item = &Route> {
     routes.routes.iter().filter(|route| route.is_ranchers)
 }
 
-/// Whether `route` takes requests for `host`; a star stands for one label or more, as controllers read it.
+/// Whether `route` takes requests for `host`; a star stands for one label or more, as controllers read it. One without
+/// hosts takes every request.
 fn takes(route: &Route, host: &str) -> bool {
-    route.hosts.iter().any(|rule| {
-        rule.is_empty() || rule == host || rule.strip_prefix('*').is_some_and(|rest| host.ends_with(rest))
-    })
+    route.hosts.is_empty()
+        || route.hosts.iter().any(|rule| {
+            rule.is_empty() || rule == host || rule.strip_prefix('*').is_some_and(|rest| host.ends_with(rest))
+        })
 }
 
 fn is_pong(probe: &Probe) -> bool {
