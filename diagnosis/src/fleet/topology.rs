@@ -37,7 +37,13 @@ pub(super) fn partition(joined: &Joined<'_>, list: &MemberList, at: Timestamp) -
     let mut cut: HashSet<(usize, usize)> = HashSet::new();
     for (to, (_, member)) in living.iter().enumerate() {
         let losses = join::losses(joined, member).into_iter();
-        let silent = losses.filter(|(place, _)| is_cut(&joined.group[*place], member));
+        // A side without a quorum has no leader: where that is seen, both ports are closed, whatever the counts of
+        // connections still say (etcd has been seen to call one up for three minutes after the network was cut).
+        let leaderless = joined.own_view(&member.id).is_some_and(View::sees_no_leader);
+        let silent = losses.filter(|(place, _)| {
+            let v = &joined.group[*place];
+            leaderless || v.sees_no_leader() || is_cut(v, member)
+        });
         cut.extend(silent.filter_map(|(place, _)| Some((*place_of.get(&place)?, to))));
     }
     let on_both = cut.clone();

@@ -117,7 +117,7 @@ fn a_real_kube_apiserver_takes_a_new_file_by_itself() {
         node.put(SERVING, &node.server_ca, 365 * DAY);
         fs::write(tls(&format!("{SERVING}.key")), key).unwrap();
         let (raised, misfit) =
-            node.until("a pair that does not fit", |c| is(c, PORT, "CertificateNotServed"));
+            node.until("a pair that does not fit", |c| is(c, PORT, "CertificateKeyMismatch"));
         table.timed(
             "renewed with a key that is not its own",
             "a new certificate beside the old key",

@@ -75,6 +75,7 @@ pub(super) fn a_majority_goes_on(options: &Options, table: &Shared) {
     row("one-way loss", "one member hears nothing and is heard", text, Some((raised, cleared)));
 
     client_port_closed(&mut bed, &row);
+    peer_port_closed(&mut bed, &row);
 }
 
 /// Takes a row of the table: fault, how it was made, what was told, time to raise and to clear.
@@ -84,7 +85,7 @@ type Row<'a> = &'a dyn Fn(&str, &str, String, Option<(Duration, Duration)>);
 fn client_port_closed(bed: &mut Servers, row: Row<'_>) {
     let before = bed.position().expect("the history");
     let fault = Instant::now();
-    bed.close_port(2379).expect("rules");
+    bed.close_port(2379, &[&[0], &[1], &[2]]).expect("rules");
     let (raised, shown) = seen(bed, "2379 closed", fault, |s| s.find("EtcdClientPortClosed").is_some());
     let condition = shown.find("EtcdClientPortClosed").map(|(_, c)| c.clone()).expect("just seen");
     described(bed, "2379 closed");
@@ -109,6 +110,31 @@ fn client_port_closed(bed: &mut Servers, row: Row<'_>) {
         "2379 closed between servers",
         "nftables drops TCP 2379, both ways",
         format!("{}; {held}", said(&condition)),
+        Some((raised, cleared)),
+    );
+}
+
+/// The port of peers is closed around one server and its client port is not: each agent reaches every member, and that one
+/// has no leader.
+fn peer_port_closed(bed: &mut Servers, row: Row<'_>) {
+    let before = bed.position().expect("the history");
+    let fault = Instant::now();
+    bed.close_port(2380, &[&[0, 1], &[2]]).expect("rules");
+    let (raised, shown) = seen(bed, "2380 closed", fault, |s| s.find("EtcdPartitioned").is_some());
+    let condition = shown.find("EtcdPartitioned").map(|(_, c)| c.clone()).expect("just seen");
+    described(bed, "2380 closed");
+    println!("2380 closed: {}: {} | {}", said(&condition), condition.message, condition.advice);
+    assert!(condition.message.contains("on port 2380, though their client ports"), "{condition:?}");
+    let alone = shown.of_node("server-3", "EtcdMemberHealthy").map(said).unwrap_or_default();
+    seen(bed, "2380 closed: no doubt left", fault, |s| !is_suspected(s));
+    let held = never_lost(bed, "2380 closed", before);
+    let cured = Instant::now();
+    bed.heal().expect("no rules");
+    let cleared = well(bed, "2380 open again", cured);
+    row(
+        "2380 closed around one server",
+        "nftables drops TCP 2380, both ways",
+        format!("{}; {held}; server-3: {alone}", said(&condition)),
         Some((raised, cleared)),
     );
 }

@@ -10,6 +10,7 @@ use outrider_protocol::{
 };
 
 use super::{Candidate, Link, RAISE, View, quoted, renewal};
+use crate::wording::upper;
 
 /// Whether the key beside `file` is another's.
 pub(super) fn is_mismatched(file: &CertificateFile) -> bool {
@@ -99,11 +100,19 @@ fn advice(view: &View<'_>, file: &CertificateFile, key: &str) -> String {
         (Distribution::Rke1, _) => "or have rke cert rotate make a new pair".to_owned(),
         _ => "or have both issued anew".to_owned(),
     };
-    view.weighed(format!(
+    let keep = format!(
         "Restart nothing with this pair. See which of the two was written last (ls -l --time-style=full-iso {path} {key}), and \
          put the one back from a backup that belongs to the other (openssl x509 -noout -pubkey -in {path} and openssl pkey \
-         -pubout -in {key} must print the same), {anew}."
-    ))
+         -pubout -in {key} must print the same)"
+    );
+    // Only what restarts a server is weighed against the quorum; putting a file back takes nothing from it.
+    match anew.split_once(" and restart ") {
+        Some(_) => format!(
+            "{keep}. Without one: {}",
+            view.weighed(format!("{}.", upper(anew.trim_start_matches("or "))))
+        ),
+        None => format!("{keep}, {anew}."),
+    }
 }
 
 /// Key files that hold no key.

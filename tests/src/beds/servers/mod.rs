@@ -256,26 +256,22 @@ impl Servers {
 
     /// Splits the network between the members into these groups; the coordinator is still reached by all.
     pub fn partition(&self, groups: &[&[usize]]) -> Result<()> {
-        for group in groups {
-            let others: Vec<IpAddr> = groups
-                .iter()
-                .filter(|g| *g != group)
-                .flat_map(|g| g.iter())
-                .map(|i| self.address(*i))
-                .collect();
-            for i in *group {
-                self.servers[*i].space.lose_from(&others)?;
-            }
-        }
-        Ok(())
+        self.between(groups, |server, others| server.space.lose_from(others))
     }
 
-    /// Closes this port of every server to every other.
-    pub fn close_port(&self, port: u16) -> Result<()> {
-        for i in 0..self.servers.len() {
-            let others: Vec<IpAddr> =
-                (0..self.servers.len()).filter(|o| *o != i).map(|o| self.address(o)).collect();
-            self.servers[i].space.close_port_to(port, &others)?;
+    /// Closes this port of every server to those of other groups.
+    pub fn close_port(&self, port: u16, groups: &[&[usize]]) -> Result<()> {
+        self.between(groups, |server, others| server.space.close_port_to(port, others))
+    }
+
+    /// Does something to each server in these groups, given the addresses in the other ones.
+    fn between(&self, groups: &[&[usize]], cut: impl Fn(&Server, &[IpAddr]) -> Result<()>) -> Result<()> {
+        for group in groups {
+            let others = groups.iter().filter(|g| *g != group).flat_map(|g| g.iter());
+            let others: Vec<IpAddr> = others.map(|i| self.address(*i)).collect();
+            for i in *group {
+                cut(&self.servers[*i], &others)?;
+            }
         }
         Ok(())
     }
