@@ -6,6 +6,7 @@ use outrider_protocol::{EndpointFacts, EndpointStatus, Fact, Member, MemberList,
 
 use super::NAMED;
 use super::reports::{Joined, Said, View};
+use crate::rules::etcd::alarms;
 use crate::rules::etcd::quorum::{Ghost, Health, Proof, Tally, Voter, label};
 use crate::rules::etcd::rebuilt::{Rebuilt, is_of_node};
 use crate::rules::etcd::view::{self, Seen};
@@ -45,6 +46,7 @@ pub(super) fn tally<'s>(joined: &'s Joined<'_>, list: &'s MemberList) -> Tally<'
         no_read_since: no_read_since(&joined.group, joined.now),
         list_may_be_stale: !list.linearizable,
         seen_from: String::new(),
+        alarmed: joined.group.iter().any(|v| alarms::stop_writes(v.etcd)),
         snapshot: None,
     }
 }

@@ -348,8 +348,8 @@ fn a_ghost_that_still_answers_is_not_to_be_removed_while_it_does() {
     let words = [
         "(still answers)",
         "Do not remove n4 with id 0000000000000004 while it answers: a machine runs there and votes",
-        "the other 3 that live are a quorum of 3 without it",
         "stopped first",
+        "quorum stays 3 of 4 until it is removed, and with it stopped 3 of 4 live",
     ];
     expect(&f, Status::False, Severity::Warn, ReasonCode::EtcdGhostMember, &words);
     assert!(!f.advice.contains("then removes"), "{f:#?}");
@@ -360,7 +360,8 @@ fn a_ghost_that_still_answers_is_not_to_be_removed_while_it_does() {
     }));
     let words = [
         "after removal of the ghost: 2 voters, quorum 2, of which only 1 live, so no quorum",
-        "only 1 of the 2 that a quorum of 2 needs would be left: the cluster stops",
+        "with it stopped only 1 of 3 would be known to live: the cluster stops, and nothing can be removed any more",
+        "so first have n2 back",
     ];
     expect(&f, Status::False, Severity::Warn, ReasonCode::EtcdGhostMember, &words);
     // Who was not asked is neither.

@@ -22,6 +22,7 @@ mod etcd_disk;
 mod etcd_foreign;
 mod etcd_learners;
 mod etcd_members;
+mod etcd_needs;
 mod etcd_node;
 mod etcd_peers;
 mod etcd_properties;

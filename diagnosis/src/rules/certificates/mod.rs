@@ -135,6 +135,11 @@ pub(super) fn beside(mut finding: Finding, facts: &NodeFacts) -> Finding {
     let view = View::of(certificates, facts.now, facts);
     let Some(trouble) = view.trouble() else { return finding };
     let what = match view.reserve.out() {
+        Some(member) if view.reserve.is_lost() => format!(
+            "{}: the one exception is the restart of exactly {member}'s server, which CertificatesValid names; it takes nothing from \
+             a quorum that is lost, and brings none back by itself",
+            upper(&trouble)
+        ),
         Some(member) => format!(
             "{}: CertificatesValid says what to do, and the restart of exactly {member}'s server that it names takes nothing from \
              the quorum",

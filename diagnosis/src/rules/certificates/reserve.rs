@@ -24,7 +24,7 @@ pub(super) enum Reserve {
     /// It stops, and would not if those that are away were back.
     Needed { member: String, numbers: String, away: String },
     /// Quorum is lost already, and this member is not in it.
-    Lost { member: String, numbers: String },
+    Lost { member: String, numbers: String, away: String },
     /// Nobody knows.
     Unknown { why: String },
 }
@@ -77,7 +77,8 @@ impl Reserve {
         let (member, numbers) = (this.name.to_string(), tally.numbers());
         let lost = is_out && healthy + unknown < quorum;
         if lost {
-            return Self::Lost { member, numbers };
+            let away = others().filter(|v| v.health == Health::Down && v.may_return()).map(|v| &*v.name);
+            return Self::Lost { member, numbers, away: names(away, NAMED) };
         }
         if let Proof::Failed(why) = &tally.proof {
             return Self::Unknown { why: format!("a linearizable read fails ({why})") };
@@ -130,14 +131,33 @@ impl Reserve {
                      server at a time. {advice}"
                 )
             }
-            Self::Lost { member, numbers } => format!(
-                "{advice} It takes nothing from etcd: quorum is lost already ({numbers}), and {member} is not in it{why}."
-            ),
+            Self::Lost { member, numbers, away } => {
+                let why = trouble.map_or_else(String::new, |trouble| {
+                    format!(
+                        ": {trouble}, so that it joins no quorum before the restart of exactly this server"
+                    )
+                });
+                let others = match away.as_str() {
+                    "" => String::new(),
+                    away => format!(
+                        " By itself that brings no quorum back: {away} answered nothing either (EtcdQuorum)."
+                    ),
+                };
+                format!(
+                    "{advice} It takes nothing from etcd: quorum is lost already ({numbers}), and {member} is not in \
+                     it{why}.{others}"
+                )
+            }
             Self::Unknown { why } => format!(
                 "First see that etcd tolerates it (EtcdQuorum: at least 1 more), for {why}; then restart, one server at a \
                  time. {advice}"
             ),
         }
+    }
+
+    /// Whether quorum is lost already.
+    pub(super) fn is_lost(&self) -> bool {
+        matches!(self, Self::Lost { .. })
     }
 
     /// Whether a restart of this server takes nothing from etcd because its member is out.

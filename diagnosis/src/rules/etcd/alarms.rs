@@ -54,6 +54,11 @@ impl Alarmed {
     }
 }
 
+/// Whether an alarm is set while which no write is taken, quorum or not.
+pub(crate) fn stop_writes(etcd: &EtcdFacts) -> bool {
+    [NO_SPACE, CORRUPT].iter().any(|kind| Alarmed::of(etcd, kind).is_set())
+}
+
 /// Kinds of alarm that are set and that nothing here knows, each once.
 pub(super) fn others(etcd: &EtcdFacts) -> Vec<&str> {
     let listed = etcd.alarms.value().into_iter().flatten().map(|a| a.kind.as_str());

@@ -82,7 +82,7 @@ pub(crate) fn ghosts(tally: &Tally<'_>, at: Timestamp) -> Option<Finding> {
         advice.push(remove_dead(tally, &dead, at));
     }
     if !alive.is_empty() {
-        advice.push(beware_living(tally, &alive, left));
+        advice.push(beware_living(tally, &alive));
     }
     advice.push("Outrider does not remove members.".to_owned());
     let finding = Finding::new(TYPE, Status::False, Severity::Warn, R::EtcdGhostMember, at, message);
@@ -138,6 +138,12 @@ fn remove_dead(tally: &Tally<'_>, dead: &[(&Voter<'_>, &Ghost)], at: Timestamp) 
                     " No quorum holds now, and a removal needs one: see EtcdQuorum for what is left."
                         .to_owned()
                 }
+                back if tally.in_reach() < quorum_of(voters) => format!(
+                    " No quorum holds now, and a removal needs one: with {back} back only {} of the {} that are needed would \
+                     answer, so none of them can be removed. See EtcdQuorum for what is left.",
+                    tally.in_reach(),
+                    quorum_of(voters)
+                ),
                 back => format!(" No quorum holds now, and a removal needs one: first bring back {back}."),
             }
         }
@@ -153,25 +159,27 @@ fn remove_dead(tally: &Tally<'_>, dead: &[(&Voter<'_>, &Ghost)], at: Timestamp) 
 }
 
 /// Ghosts that answer, or that nobody could ask: their machines run, or may.
-fn beware_living(tally: &Tally<'_>, ghosts: &[(&Voter<'_>, &Ghost)], left: usize) -> String {
-    let answering = names(ghosts.iter().filter(|(v, _)| lives(v)).map(|(v, _)| named(v)), NAMED);
+fn beware_living(tally: &Tally<'_>, ghosts: &[(&Voter<'_>, &Ghost)]) -> String {
+    let answering: Vec<String> = ghosts.iter().filter(|(v, _)| lives(v)).map(|(v, _)| named(v)).collect();
     let unasked = names(ghosts.iter().filter(|(v, _)| !lives(v)).map(|(v, _)| named(v)), NAMED);
-    let rest = tally.voters.iter().filter(|v| v.ghost.is_none() && lives(v)).count();
     let mut out = Vec::new();
     if !answering.is_empty() {
-        let cost = if rest >= quorum_of(left) {
-            format!("the other {rest} that live are a quorum of {left} without it")
+        let who = names(&answering, NAMED);
+        let cost = of_stopping(tally, answering.len());
+        out.push(if answering.len() == 1 {
+            format!(
+                "Do not remove {who} while it answers: a machine runs there and votes. Find that machine: a server without \
+                 kubelet, or one whose Node object was deleted, has no Kubernetes node either and belongs to the cluster. Only \
+                 one that is to go is stopped first, and removed once it no longer answers: {cost}."
+            )
         } else {
             format!(
-                "and only {rest} of the {} that a quorum of {left} needs would be left: the cluster stops",
-                quorum_of(left)
+                "Do not remove {who} while they answer: machines run there and vote. Find those machines: a server without \
+                 kubelet, or one whose Node object was deleted, has no Kubernetes node either and belongs to the cluster. Only \
+                 those that are to go are stopped, one at a time: stop one, remove it once it no longer answers, and only then \
+                 the next; {cost}."
             )
-        };
-        out.push(format!(
-            "Do not remove {answering} while it answers: a machine runs there and votes; {cost}. Find that machine: a server \
-             without kubelet, or one whose Node object was deleted, has no Kubernetes node either and belongs to the cluster. \
-             Only one that is to go is stopped first, and removed once it no longer answers."
-        ));
+        });
     }
     if !unasked.is_empty() {
         out.push(format!(
@@ -179,4 +187,37 @@ fn beware_living(tally: &Tally<'_>, ghosts: &[(&Voter<'_>, &Ghost)], left: usize
         ));
     }
     out.join(" ")
+}
+
+/// What is left when `ghosts` living ones are stopped and removed one after the other. One that is stopped counts in the
+/// quorum until it is removed, and its removal needs that quorum.
+fn of_stopping(tally: &Tally<'_>, ghosts: usize) -> String {
+    let voters = tally.voters.len();
+    let living = tally.voters.iter().filter(|v| lives(v)).count();
+    let bears = |gone: usize| living - gone > quorum_of(voters - gone);
+    let first = format!("quorum stays {} of {voters} until it is removed", quorum_of(voters));
+    let safe = (0..ghosts).take_while(|gone| bears(*gone)).count();
+    let away = tally.voters.iter().filter(|v| v.may_return() && !lives(v)).map(|v| &*v.name);
+    let help = match names(away, NAMED) {
+        away if away.is_empty() => "first have one server more".to_owned(),
+        away => format!("first have {away} back"),
+    };
+    if safe == 0 {
+        return format!(
+            "{first}, and with it stopped only {} of {voters} would be known to live: the cluster stops, and nothing can be \
+             removed any more, so {help}",
+            living - 1
+        );
+    }
+    let enough = format!("{first}, and with it stopped {} of {voters} live", living - 1);
+    if safe == ghosts {
+        return enough;
+    }
+    let (voters, living) = (voters - safe, living - safe);
+    format!(
+        "{enough}. After {safe} of them the next that is stopped would leave {} of {voters}, quorum {}: the cluster would stop, \
+         so {help}",
+        living - 1,
+        quorum_of(voters)
+    )
 }

@@ -175,13 +175,18 @@ pub(crate) fn unstarted(list: &MemberList, tally: &Tally<'_>, at: Timestamp) -> 
     );
     let urls = names(new.iter().map(|m| learners::recorded(m)), NAMED);
     let ids = names(new.iter().map(|m| m.id.as_str()), NAMED);
+    let several = new.len() > 1;
+    let machine = if several { "machines that are" } else { "machine that is" };
     let rest = match standing(tally, at) {
         Status::True => format!(
-            "If it will never come, a person removes {ids} while quorum holds ({healthy} healthy of {quorum} needed)."
+            "If {} will never come, a person removes {ids}{} while quorum holds ({healthy} healthy of {quorum} needed).",
+            if several { "they" } else { "it" },
+            if several { ", one at a time," } else { "" }
         ),
         Status::False => format!(
-            "It is what the quorum lacks, or part of it ({healthy} healthy of {quorum} needed), and {ids} cannot be removed: a \
-             removal needs a quorum too. What else brings one back EtcdQuorum tells."
+            "{} what the quorum lacks, or part of it ({healthy} healthy of {quorum} needed), and {ids} cannot be removed: a \
+             removal needs a quorum too. What else brings one back EtcdQuorum tells.",
+            if several { "They are" } else { "It is" }
         ),
         Status::Unknown => format!(
             "Whether {ids} could be removed is not known: a removal needs a quorum ({quorum} of {voters}), of which EtcdQuorum \
@@ -189,7 +194,7 @@ pub(crate) fn unstarted(list: &MemberList, tally: &Tally<'_>, at: Timestamp) -> 
         ),
     };
     let finding = Finding::new(TYPE, Status::True, Severity::Warn, R::EtcdMemberUnstarted, at, message);
-    found.push(finding.advice(format!("Start etcd on the machine that is to listen at {urls}. {rest}")));
+    found.push(finding.advice(format!("Start etcd on the {machine} to listen at {urls}. {rest}")));
     found
 }
 

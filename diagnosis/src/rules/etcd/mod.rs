@@ -2,7 +2,7 @@
 //! `EtcdSnapshots` (`facts/etcd.md`). Everything here only reads; removing, resetting, clearing and restarting is a
 //! person's work.
 
-mod alarms;
+pub(crate) mod alarms;
 mod disk;
 pub(crate) mod ghosts;
 mod histogram;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use outrider_protocol::{ConditionType, Member, ReasonCode as R, Severity, Status, Timestamp};
 
+use super::learners;
 use super::split::Split;
 use super::view::{Seen, display_name};
 use crate::finding::{Finding, within_range};
@@ -53,6 +54,8 @@ pub(crate) struct Voter<'a> {
     pub(crate) foreign: Option<String>,
     /// Counted, and nobody is behind it any more; `None` for a living member and where that cannot be told.
     pub(crate) ghost: Option<Ghost>,
+    /// It was added and has never started: where it is to listen. Nothing of it is there that could come back.
+    pub(crate) unstarted: Option<Cow<'a, str>>,
 }
 
 /// Why a voter is a ghost.
@@ -72,7 +75,9 @@ pub(crate) enum Ghost {
 impl<'a> Voter<'a> {
     pub(crate) fn new(member: &'a Member, seen: Seen, ghost: Option<Ghost>) -> Self {
         let Seen { health, why, foreign } = seen;
-        Self { id: &member.id, name: display_name(member).into(), health, why, foreign, ghost }
+        let answers = matches!(health, Health::Healthy | Health::NoLeader);
+        let unstarted = (member.name.is_empty() && !answers).then(|| learners::recorded(member));
+        Self { id: &member.id, name: display_name(member).into(), health, why, foreign, ghost, unstarted }
     }
 }
 
@@ -110,9 +115,16 @@ pub(crate) enum Proof {
 }
 
 impl Voter<'_> {
-    /// It is away and may come back as the member it is: no ghost, and not of another cluster.
+    /// It is away and may come back as the member it is: no ghost, not of another cluster, and not yet to be started.
     pub(crate) fn may_return(&self) -> bool {
-        self.health != Health::Healthy && self.ghost.is_none() && self.foreign.is_none()
+        let is_other = self.ghost.is_some() || self.foreign.is_some() || self.unstarted.is_some();
+        self.health != Health::Healthy && !is_other
+    }
+
+    /// It answers, or may do so again without anybody being removed.
+    fn is_in_reach(&self) -> bool {
+        let answers = self.health != Health::Down || self.may_return() || self.unstarted.is_some();
+        self.foreign.is_none() && answers
     }
 }
 
@@ -134,6 +146,8 @@ pub(crate) struct Tally<'a> {
     pub(crate) leader: String,
     /// Who looked, to end the sentence; empty for one node.
     pub(crate) seen_from: String,
+    /// An alarm is set while which writes are refused, quorum or not.
+    pub(crate) alarmed: bool,
     /// The newest snapshot known, in words.
     pub(crate) snapshot: Option<String>,
 }
@@ -180,6 +194,11 @@ impl Tally<'_> {
         self.voters.iter().filter(|v| v.may_return() && of.contains(&v.health)).map(|v| &*v.name).collect()
     }
 
+    /// Voters that would answer if all came back that may, and all started that never did.
+    pub(crate) fn in_reach(&self) -> usize {
+        self.voters.iter().filter(|v| v.is_in_reach()).count()
+    }
+
     /// Whom `EtcdMembership` tells what to do about, to follow a sentence: they do not come back by waiting.
     fn of_membership(&self) -> String {
         let ghosts = self.voters.iter().filter(|v| v.health != Health::Healthy && v.ghost.is_some());
@@ -190,6 +209,22 @@ impl Tally<'_> {
         }
         if !ghosts.is_empty() {
             out.push_str(&format!(" Ghosts: {ghosts}; see EtcdMembership."));
+        }
+        let unstarted: Vec<String> = self
+            .voters
+            .iter()
+            .filter_map(|v| v.unstarted.as_ref().map(|at| format!("{} at {at}", v.name)))
+            .collect();
+        if !unstarted.is_empty() {
+            out.push_str(&format!(
+                " Start etcd where {} to be ({}), or see EtcdMembership.",
+                if unstarted.len() > 1 {
+                    "those that never started are"
+                } else {
+                    "the one that never started is"
+                },
+                names(&unstarted, NAMED)
+            ));
         }
         out
     }
@@ -315,11 +350,14 @@ fn holds(tally: &Tally<'_>, at: Timestamp) -> Finding {
     if !seen_enough || (unknown > 0 && healthy + unknown == voters) {
         // At best as bad as no tolerance: either the way to the others is closed, or the read was the last one.
         let severity = if at_best == 0 { Severity::Error } else { Severity::Warn };
+        let is_to_ask =
+            |v: &&Voter<'_>| v.health != Health::Healthy && v.foreign.is_none() && v.unstarted.is_none();
+        let ask = names(tally.voters.iter().filter(is_to_ask).map(|v| &*v.name), NAMED);
         let who = if from.is_empty() { "this node" } else { "a node that reports" };
         return new(severity, R::EtcdVotersUnseen, message).waits(REDUCED_RAISE, clear).advice(format!(
             "Let {who} reach the client port (2379) of {} with its client certificate; until then it is not known here that more \
              than {at_least} of {voters} may fail, and at best it is {at_best}.{}",
-            names(tally.voters.iter().filter(|v| v.health != Health::Healthy && v.foreign.is_none()).map(|v| &*v.name), NAMED),
+            if ask.is_empty() { tally.named(&AWAY) } else { ask },
             tally.of_membership()
         ));
     }
@@ -359,7 +397,7 @@ fn holds(tally: &Tally<'_>, at: Timestamp) -> Finding {
     } else {
         format!(
             "The next loss stops the cluster: bring {back} back first, and restart, drain or upgrade none of {} until then. \
-             Do not remove members or reset the cluster.{}",
+             Do not remove {back} or reset the cluster.{}",
             tally.named(&[Health::Healthy]),
             tally.of_membership().replace("see EtcdMembership", "see EtcdMembership after that")
         )
@@ -394,11 +432,21 @@ fn lost_advice(tally: &Tally<'_>) -> String {
     let snapshot = tally.snapshot.as_deref().unwrap_or("none is known here");
     let back = tally.returning(&[Health::Down, Health::Unknown]);
     let who = names(&back, NAMED);
+    let goes_on = if tally.alarmed {
+        "quorum is back then, and writes stay refused until the alarm is dealt with as EtcdSpace tells"
+    } else {
+        "writes go on by themselves then"
+    };
+    let (in_reach, quorum) = (tally.in_reach(), quorum_of(voters));
     let bring = match back.len() {
+        n if n > 0 && in_reach < quorum => format!(
+            "No quorum is to be had by bringing members back alone{even}: with {who} back {in_reach} of the {quorum} that are \
+             needed answer."
+        ),
         0 => format!("No voter is known that could come back as it is{even}."),
         n if n < missing => format!("Bring {who} back{even}; {} of {missing} that are needed.", n),
-        n if n == missing => format!("Bring {who} back{even}; writes go on by themselves then."),
-        _ => format!("Bring {missing} of {who} back{even}; writes go on by themselves then."),
+        n if n == missing => format!("Bring {who} back{even}; {goes_on}."),
+        _ => format!("Bring {missing} of {who} back{even}; {goes_on}."),
     };
     let membership = tally.of_membership();
     format!(

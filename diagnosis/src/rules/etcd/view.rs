@@ -8,6 +8,7 @@ use outrider_protocol::{
     Distribution, EndpointFacts, EndpointStatus, EtcdFacts, Fact, Member, MemberList, Timestamp, UnknownCause,
 };
 
+use super::alarms;
 use super::quorum::{Ghost, Health, Proof, Tally, Voter, label};
 use super::rebuilt::{Rebuilt, has_node};
 use crate::wording::Span;
@@ -103,6 +104,7 @@ pub(crate) fn tally<'a>(
         list_may_be_stale: !list.linearizable,
         leader: String::new(),
         seen_from: String::new(),
+        alarmed: alarms::stop_writes(etcd),
         snapshot: etcd.snapshots.as_ref().and_then(Fact::value).and_then(super::snapshots::known_words),
     }
 }

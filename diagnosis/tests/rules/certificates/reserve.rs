@@ -83,12 +83,16 @@ fn the_server_whose_own_certificate_keeps_its_member_out_is_the_one_to_restart()
     let (advice, quorum) = both(certificates(NEW, -1), lost.clone());
     assert_eq!(quorum.reason, R::EtcdQuorumLost);
     assert!(
-        quorum.advice.contains("Do not restart n1") && quorum.advice.contains("exactly n1's server"),
+        quorum.advice.contains("Do not restart n1")
+            && quorum.advice.contains("the one exception is the restart of exactly n1's server")
+            && quorum.advice.contains("brings none back by itself"),
         "{quorum:?}"
     );
     assert!(
         advice.contains("quorum is lost already (3 voters, quorum 2, 0 healthy")
-            && advice.contains("its way back"),
+            && advice.contains("joins no quorum before the restart of exactly this server")
+            && advice.contains("By itself that brings no quorum back: n2, n3 answered nothing")
+            && !advice.contains("its way back"),
         "{advice}"
     );
     // Where no certificate is why, no exception is made.

@@ -6,6 +6,7 @@
 mod figures;
 mod no_space;
 mod room;
+mod weighed;
 
 use std::time::Duration;
 
@@ -118,7 +119,8 @@ fn judged(etcd: &EtcdFacts, at: Timestamp, now: Timestamp, limits: &Thresholds) 
             .advice(corrupt_advice(etcd, &corrupt, at));
     }
     if no_space.is_set() {
-        let mut finding = no_space::judge(etcd, &no_space, &spaces, (at, now), limits);
+        let finding = no_space::judge(etcd, &no_space, &spaces, (at, now), limits);
+        let mut finding = weighed::weighed(finding, etcd, &spaces, (at, now));
         finding.message.push_str(&of_other_kinds(&others));
         return finding.waits(Duration::ZERO, CLEAR);
     }
@@ -134,7 +136,11 @@ fn judged(etcd: &EtcdFacts, at: Timestamp, now: Timestamp, limits: &Thresholds) 
             versions.first().copied().unwrap_or("of this cluster")
         ));
     }
-    let room = room::judge(&spaces, at, limits).map(|finding| finding.waits(RAISE, CLEAR));
+    let room = room::judge(&spaces, at, limits).map(|finding| match finding.reason {
+        R::EtcdSpaceLow => weighed::weighed(finding, etcd, &spaces, (at, now)),
+        _ => finding,
+    });
+    let room = room.map(|finding| finding.waits(RAISE, CLEAR));
     // Nothing alarmed in what was read; an alarm list that was not read could still hold one.
     if let Some(mut unknown) = unanswered(TYPE, "The list of alarms", &etcd.alarms, Severity::Warn, etcd) {
         let tight = |s: &&Space<'_>| s.is_near() || s.is_used_up(limits.etcd_space_warn_percent);
