@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::Problem;
 use super::written::{Node, Place, Table, Value};
-use crate::net::{Url, UrlError};
+use crate::net::{Url, UrlError, without_query};
 
 /// A table being read.
 pub(super) struct Section<'a> {
@@ -390,21 +390,25 @@ pub(super) fn socket_address(text: &str) -> Result<SocketAddr, String> {
 
 /// A URL of a server, `scheme://host[:port]`, with nothing behind.
 pub(super) fn url(text: &str, schemes: &[&str]) -> Result<Url, String> {
+    let shown = without_query(text);
     let url = Url::parse(text).map_err(|error| match error {
         UrlError::Scheme(_) => {
-            let with = format!("{}://{text}", schemes.first().copied().unwrap_or("https"));
+            let with = format!("{}://{shown}", schemes.first().copied().unwrap_or("https"));
             let meant = Url::parse(&with).map(|_| format!("; write {with:?}")).unwrap_or_default();
-            format!("{text:?} does not start with {}://{meant}", schemes.join(":// or "))
+            format!("{shown:?} does not start with {}://{meant}", schemes.join(":// or "))
         }
         other => other.to_string(),
     })?;
     let scheme = if url.tls { "https" } else { "http" };
     let wrong = |why: String| {
         let examples: Vec<_> = schemes.iter().map(|s| format!("\"{s}://host[:port]\"")).collect();
-        format!("is {text:?}: {why}; expected {}", examples.join(" or "))
+        format!("is {shown:?}: {why}; expected {}", examples.join(" or "))
     };
     if !schemes.contains(&scheme) {
         return Err(wrong(format!("its scheme is {scheme}")));
+    }
+    if url.path.contains('?') {
+        return Err(wrong("it has a query, which is not repeated here, for it may hold a secret".to_owned()));
     }
     if url.path != "/" {
         return Err(wrong("it has a path".to_owned()));

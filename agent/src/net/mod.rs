@@ -32,4 +32,4 @@ pub use heard::{Heard, Listened};
 pub use http::{Answer, Connection, Head, Limits, USER_AGENT};
 pub use http2::Http2;
 pub use proxy::ProxySettings;
-pub use url::{Url, UrlError};
+pub use url::{Url, UrlError, without_query};

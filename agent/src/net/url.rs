@@ -16,7 +16,7 @@ pub struct Url {
     pub path: String,
 }
 
-/// What is wrong with an address; the text never repeats credentials.
+/// What is wrong with an address; the text never repeats credentials, nor a query, which may be one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     /// Not `http://` or `https://`.
@@ -50,12 +50,13 @@ pub enum UrlError {
 impl Url {
     /// Splits `text`.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
+        let shown = &without_query(text);
         let (tls, rest) = match (strip_scheme(text, "https://"), strip_scheme(text, "http://")) {
             (Some(rest), _) => (true, rest),
             (None, Some(rest)) => (false, rest),
             // Without a scheme there may be credentials in front of an @; do not repeat them.
             _ if text.contains('@') => return Err(UrlError::Credentials),
-            _ => return Err(UrlError::Scheme(text.to_owned())),
+            _ => return Err(UrlError::Scheme(shown.clone())),
         };
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
@@ -63,9 +64,9 @@ impl Url {
             return Err(UrlError::Credentials);
         }
         if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
-            return Err(UrlError::Characters(text.to_owned()));
+            return Err(UrlError::Characters(shown.clone()));
         }
-        let (host, port) = split_authority(text, tls, authority)?;
+        let (host, port) = split_authority(shown, tls, authority)?;
         // A fragment is for the client alone and never sent.
         let path = path.split('#').next().unwrap_or_default();
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
@@ -100,6 +101,14 @@ impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = if self.path == "/" { "" } else { &self.path };
         write!(f, "{}://{}{path}", if self.tls { "https" } else { "http" }, self.authority())
+    }
+}
+
+/// `text` for people and for facts: what follows a `?` or a `#` is often a secret (a token, a code of a login).
+pub fn without_query(text: &str) -> String {
+    match text.find(['?', '#']) {
+        Some(at) => format!("{}{}…", &text[..at], &text[at..=at]),
+        None => text.to_owned(),
     }
 }
 
@@ -258,6 +267,28 @@ mod tests {
         }
         for text in ["https://u:secret@a", "u:secret@a", "http://secret@a:1"] {
             assert!(!Url::parse(text).unwrap_err().to_string().contains("secret"), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_query_is_never_repeated() {
+        for (text, shown) in [
+            ("https://h/a?token=S3CRET", "https://h/a?…"),
+            ("https://h#access_token=S3CRET", "https://h#…"),
+            ("https://h/a", "https://h/a"),
+        ] {
+            assert_eq!(without_query(text), shown);
+        }
+        for wrong in [
+            "h?token=S3CRET",
+            "https://h:0/?token=S3CRET",
+            "https://?token=S3CRET",
+            "https://h/?token=S3CRET x",
+            "https://fd00::1/?token=S3CRET",
+            "https://hä/?token=S3CRET",
+        ] {
+            let error = Url::parse(wrong).unwrap_err().to_string();
+            assert!(!error.contains("S3CRET"), "{error}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! One request with a credential: bounded, never to a server that is not verified, and never told of but by its outcome.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
@@ -37,21 +38,61 @@ pub(super) struct Access {
     authorization: Option<HeaderValue>,
     /// Rancher's name of the token, where it is one of Rancher's.
     token_name: Option<String>,
+    /// What no word of a server's may repeat.
+    secret: Secret,
     /// Tells one credential from another.
     pub(super) digest: [u8; 32],
+}
+
+/// The token of a request, to be taken out of what its server answers: some echo the headers of what they refuse.
+#[derive(Clone, Default)]
+struct Secret(Arc<[String]>);
+
+impl Secret {
+    /// Shorter parts are no secret, and taking them out would spoil every word.
+    const SHORTEST: usize = 4;
+
+    fn of(token: &str) -> Self {
+        let key = token::rancher_name(token).and_then(|_| token.split_once(':')).map(|(_, key)| key);
+        // Of a JSON web token the signature is what is secret; the claims are cut out with it.
+        let of_jwt = if token.starts_with("ey") { token.split('.').collect() } else { Vec::new() };
+        let parts = std::iter::once(token).chain(key).chain(of_jwt);
+        Self(parts.filter(|part| part.len() >= Self::SHORTEST).map(str::to_owned).collect())
+    }
+
+    fn taken_out(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, part| text.replace(part.as_str(), "[secret]"))
+    }
 }
 
 /// An answer in JSON, or none in time.
 pub(super) struct Answered {
     pub(super) status: StatusCode,
     pub(super) body: Bytes,
+    secret: Secret,
+}
+
+impl Answered {
+    /// What a server says of a refusal: the message of Kubernetes' Status, or the beginning of the text; without the token.
+    fn said(&self) -> String {
+        let message = serde_json::from_slice::<Value>(&self.body)
+            .ok()
+            .and_then(|value| value.get("message").and_then(Value::as_str).map(str::to_owned));
+        let text = message.unwrap_or_else(|| String::from_utf8_lossy(&self.body).into_owned());
+        // Before anything is cut off, or half of a token would stay.
+        let text = self.secret.taken_out(&text);
+        let plain = text.trim().chars().take(SAID).map(|c| if c.is_control() { ' ' } else { c });
+        plain.collect::<String>().split_whitespace().collect::<Vec<_>>().join(" ")
+    }
 }
 
 impl Access {
     /// The error says why no request is made. Blocking.
     pub(super) fn new(cx: &SenseContext, chosen: &Chosen<'_>, secrets: Secrets) -> Result<Self, String> {
         let cluster = chosen.cluster;
-        let url = Url::parse(&cluster.server).map_err(|_| "its server is no address".to_owned())?;
+        let mut url = Url::parse(&cluster.server).map_err(|_| "its server is no address".to_owned())?;
+        // As clients of Kubernetes do (client-go, `rest.NewRESTClient`); and a query may hold a secret.
+        url.path.truncate(url.path.find('?').unwrap_or(url.path.len()));
         if !url.tls {
             return Err(
                 "its server is plain http: the credential would go over the wire in the open".to_owned()
@@ -115,7 +156,8 @@ impl Access {
         let token_name = token::rancher_name(&secrets.token).map(str::to_owned);
         let dialer =
             Dialer { tls: config, proxy: ProxySettings::from_env(), resolve: Resolve::new(), limit: STEP };
-        Ok(Self { dialer, url, authorization, token_name, digest: digest.finalize().into() })
+        let secret = Secret::of(&secrets.token);
+        Ok(Self { dialer, url, authorization, token_name, secret, digest: digest.finalize().into() })
     }
 
     /// The server, for sources and messages.
@@ -158,9 +200,10 @@ impl Access {
                 .body(Bytes::new())
                 .map_err(|e| Failure::new(UnknownCause::InvalidInput, e.to_string()))?;
             let answer = connection.exchange(request, Limits { body, deadline: STEP }).await?;
-            Ok(Answered { status: answer.head.status, body: answer.body })
+            Ok(Answered { status: answer.head.status, body: answer.body, secret: self.secret.clone() })
         })
         .await
+        .map_err(|failure| Failure { detail: self.secret.taken_out(&failure.detail), ..failure })
     }
 
     /// Tries the credential: `GET /version`, and where Rancher made the token, what it says of the token's end.
@@ -182,7 +225,7 @@ impl Access {
                 Ok(answer) => {
                     call.calls += 1;
                     call.status = answer.status.as_u16();
-                    call.said = if answer.status.is_success() { String::new() } else { said(&answer.body) };
+                    call.said = if answer.status.is_success() { String::new() } else { answer.said() };
                     if answer.status != StatusCode::UNAUTHORIZED {
                         break;
                     }
@@ -237,15 +280,9 @@ pub(super) fn object(answer: &Answered) -> Result<Option<Value>, Failure> {
         429 | 500..=599 => C::Unavailable,
         _ => C::InvalidAnswer,
     };
-    Err(Failure::new(cause, format!("{}: {}", answer.status.as_u16(), said(&answer.body))))
+    Err(Failure::new(cause, format!("{}: {}", answer.status.as_u16(), answer.said())))
 }
 
-/// What a server says of a refusal: the message of Kubernetes' Status, or the beginning of the text.
-fn said(body: &[u8]) -> String {
-    let message = serde_json::from_slice::<Value>(body)
-        .ok()
-        .and_then(|value| value.get("message").and_then(Value::as_str).map(str::to_owned));
-    let text = message.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned());
-    let plain = text.trim().chars().take(SAID).map(|c| if c.is_control() { ' ' } else { c });
-    plain.collect::<String>().split_whitespace().collect::<Vec<_>>().join(" ")
-}
+#[cfg(test)]
+#[path = "access_tests.rs"]
+mod tests;

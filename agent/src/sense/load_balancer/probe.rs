@@ -19,7 +19,9 @@ use super::ca::Published;
 use super::line::{Line, MAX_BODY, Talk, printable};
 use super::plan::Ask;
 use super::redirect::next_path;
-use crate::net::{Connection, Failure, Heard, Http2, Listened, Url, certificate, connect, tls, within};
+use crate::net::{
+    Connection, Failure, Heard, Http2, Listened, Url, certificate, connect, tls, within, without_query,
+};
 use crate::sense::SenseContext;
 
 /// Why a try over plain http has no handshake.
@@ -151,6 +153,10 @@ impl Prober<'_> {
             let (mut http, raw) = self.ask(&mut line, side, &ask).await;
             if let (true, Fact::Known { value, .. }) = (is_root(&ask.kind), &mut http) {
                 self.follow(&mut line, side, manner, &ask.kind, value).await;
+            }
+            // Only now: a chain is followed with its queries, which may hold a token or the code of a login.
+            if let Fact::Known { value, .. } = &mut http {
+                value.location = without_query(&value.location);
             }
             // What is left of a body that was cut is still to come on this connection.
             let cut = http.value().is_some_and(|answer| answer.body_bytes >= MAX_BODY as u64);
@@ -343,7 +349,7 @@ impl Prober<'_> {
                 break;
             };
             (status, location, asked) = (next.status, next.location, path);
-            let beginning = location.chars().take(MAX_HOP).collect();
+            let beginning = without_query(&location).chars().take(MAX_HOP).collect();
             answer.followed.push(Hop { status, location: beginning });
         }
     }
