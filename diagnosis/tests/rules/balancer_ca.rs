@@ -255,3 +255,82 @@ fn what_was_not_read_is_unknown() {
         expect(&f, Status::Unknown, Severity::Info, ReasonCode::InvalidAnswer, &["LoadBalancerForwarding"]);
     }
 }
+
+#[test]
+fn a_path_that_is_broken_while_others_work_is_an_error() {
+    let b = |status: u16, ping: &str| {
+        let ca = published().with(|ca| ca.status = status);
+        let tried = probe(K::CaCerts, Balancer, LB, Some(http(status, "", "")));
+        balancer(vec![probe(K::Ping, Balancer, LB, Some(http(200, "", ping))), tried]).with(|b| {
+            b.ca = Some(known(ca));
+            b.ca_checksum = right();
+            b.agent_tls_mode = "strict".into();
+        })
+    };
+    for status in [302, 404, 500] {
+        let words = [&format!("answers {status}"), "1 of 1 tries", "take the checksum of that page"];
+        let f = of(b(status, "pong"));
+        expect(&f, Status::False, Severity::Error, ReasonCode::CaCertsNotPem, &words.map(|w| w as &str));
+        // What else is wrong is told by LoadBalancerForwarding.
+        assert_eq!(of(b(status, "a web page")).status, Status::Unknown);
+        // Such agents do not need it.
+        let f = of(b(status, "pong").with(|b| {
+            b.agent_tls_mode = "system-store".into();
+            b.ca = Some(known(public(published().with(|ca| ca.status = status))));
+        }));
+        assert_eq!(f.status, Status::Unknown, "{f:#?}");
+    }
+    assert_eq!(of(b(200, "pong")).reason, ReasonCode::CaTrusted);
+    // Now and then is enough.
+    let f =
+        of(b(200, "pong").with(|b| b.probes.push(probe(K::CaCerts, Balancer, LB, Some(http(503, "", ""))))));
+    expect(&f, Status::False, Severity::Error, ReasonCode::CaCertsNotPem, &["answers 503", "1 of 2"]);
+}
+
+#[test]
+fn the_checksum_of_the_ca_that_signed_is_kept() {
+    let file = vec![CaCandidate { what: "the file /etc/ca.pem".into(), sha256: wrong() }];
+    let foreign = published().with(|ca| {
+        ca.candidates = file;
+        ca.trusts_chain = known("unknown issuer".into());
+    });
+    let f = judged(foreign.clone(), &wrong(), "strict");
+    let words = ["publishes another CA than the one that signed", "Keep the checksum"];
+    expect(&f, Status::False, Severity::Error, ReasonCode::CaChecksumMismatch, &words);
+    // Where that CA is not known to have signed, neither checksum is right yet.
+    let untrusted = probe(K::Root, Balancer, LB, Some(http(200, "", ""))).with(|p| {
+        if let Fact::Known { value, .. } = &mut p.tls {
+            value.trust = known("unknown issuer".into());
+        }
+    });
+    let f = of(balancer(vec![untrusted]).with(|b| {
+        b.ca = Some(known(foreign.clone()));
+        b.ca_checksum = wrong();
+    }));
+    let words = ["First publish the CA that issued", "does not lead to what /cacerts publishes"];
+    expect(&f, Status::False, Severity::Error, ReasonCode::CaChecksumMismatch, &words);
+    // And where /cacerts is right, the checksum is what is wrong.
+    let f = judged(foreign.with(|ca| ca.trusts_chain = known(String::new())), &wrong(), "strict");
+    expect(
+        &f,
+        Status::False,
+        Severity::Error,
+        ReasonCode::CaChecksumMismatch,
+        &["exactly as /cacerts serves"],
+    );
+}
+
+#[test]
+fn a_part_has_no_checksum() {
+    let much = published().with(|ca| (ca.bytes, ca.sha256) = (1 << 20, String::new()));
+    for given in [String::new(), wrong()] {
+        let f = judged(much.clone(), &given, "strict");
+        expect(
+            &f,
+            Status::Unknown,
+            Severity::Warn,
+            ReasonCode::InvalidAnswer,
+            &["more than 1 MiB, not hashed"],
+        );
+    }
+}

@@ -75,7 +75,8 @@ fn certificates_name_trust_and_time() {
         &["unable to get local issuer", "ca in", "CN=ca"],
     );
     let f = with_certificate(|t| t.trust = unknown(UnknownCause::IoError));
-    assert_eq!(f.reason, ReasonCode::BalancerAnswers);
+    let words = ["cannot be told", "IoError", "ca in"];
+    expect(&f, Status::True, Severity::Warn, ReasonCode::BalancerCaUnknown, &words);
     let f = with_certificate(|t| t.chain[0].not_after = ago(3 * DAY));
     expect(&f, Status::False, Severity::Error, ReasonCode::BalancerCertificateEnding, &["ended 3 days ago"]);
     let f = with_certificate(|t| t.chain[0].not_before = ahead(3600));
@@ -248,4 +249,14 @@ fn in_l4_the_certificate_of_each_backend_counts() {
     let f = judged(BalancerMode::L4);
     expect(&f, Status::False, Severity::Error, ReasonCode::BalancerCertificateEnding, &["10.0.0.2:443"]);
     assert_eq!(judged(BalancerMode::L7).reason, ReasonCode::BalancerAnswers);
+}
+
+#[test]
+fn a_configured_ca_that_cannot_be_used_is_named() {
+    let f = with_certificate(|tls| {
+        let why = "/etc/outrider/ca.pem: no PEM certificate (-----BEGIN CERTIFICATE-----) in it";
+        tls.trust = Fact::unknown(UnknownCause::InvalidInput, why, "", world::now());
+    });
+    let words = ["cannot be told", "/etc/outrider/ca.pem: no PEM certificate", "ca in [[load_balancer]]"];
+    expect(&f, Status::True, Severity::Warn, ReasonCode::BalancerCaUnknown, &words);
 }

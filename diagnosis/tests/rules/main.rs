@@ -10,6 +10,7 @@ mod balancer_headers;
 mod balancer_idle;
 mod balancer_moved;
 mod balancer_reachable;
+mod balancer_refusals;
 mod balancer_websocket;
 mod certificates;
 mod clock;

@@ -81,6 +81,8 @@ pub(crate) fn is_of_peer(cause: &UnknownCause) -> bool {
             | UnknownCause::Unavailable
             | UnknownCause::TlsFailed
             | UnknownCause::InvalidAnswer
+            // The tries show no credential: only a peer that wants a client certificate refuses one.
+            | UnknownCause::Unauthenticated
     )
 }
 

@@ -45,7 +45,12 @@ struct View<'a> {
 fn finding(b: &LoadBalancerFacts, at: Timestamp, now: Timestamp) -> Finding {
     let unknown = |cause: &UnknownCause, why: String| {
         let message = format!("What {} publishes at /cacerts cannot be told: {why}.", b.host);
-        Finding::unknown(TYPE, cause, Severity::Info, at, message)
+        let found = Finding::unknown(TYPE, cause, Severity::Info, at, message);
+        match cause {
+            UnknownCause::Unauthenticated => found
+                .advice("See LoadBalancerForwarding: a client certificate is wanted, and agents have none."),
+            _ => found,
+        }
     };
     if let Some(malformed) = malformed(b, at) {
         return malformed;
@@ -68,17 +73,21 @@ fn finding(b: &LoadBalancerFacts, at: Timestamp, now: Timestamp) -> Finding {
             };
         }
     };
-    if !(200..300).contains(&ca.status) {
-        let why = format!("{} answered {}; see LoadBalancerForwarding", ca.peer, ca.status);
-        return unknown(&UnknownCause::InvalidAnswer, why);
-    }
     let mode = match b.agent_tls_mode.as_str() {
         "strict" => Mode::Strict,
         "system-store" => Mode::SystemStore,
         _ => Mode::Unsaid,
     };
     let view = View { b, ca, at, mode };
-    view.differ()
+    if let Some(broken) = view.broken() {
+        return broken;
+    }
+    if !(200..300).contains(&ca.status) {
+        let why = format!("{} answered {}; see LoadBalancerForwarding", ca.peer, ca.status);
+        return unknown(&UnknownCause::InvalidAnswer, why);
+    }
+    view.too_much()
+        .or_else(|| view.differ())
         .or_else(|| view.no_pem())
         .or_else(|| view.empty())
         .or_else(|| view.mismatch())
@@ -144,11 +153,64 @@ impl View<'_> {
         self.system() == Some("")
     }
 
+    /// `/cacerts` gives something else than a good answer, while what stands beside it is Rancher's own.
+    fn broken(&self) -> Option<Finding> {
+        let through = |kind: K| {
+            let probes =
+                self.b.probes.iter().filter(move |p| p.kind == kind && p.target == ProbeTarget::Balancer);
+            probes.filter_map(|p| Some((p.peer.as_str(), p.http.value()?)))
+        };
+        let is_good = |status: u16| (200..300).contains(&status);
+        let all = through(K::CaCerts).count().max(1);
+        let mut bad = through(K::CaCerts).filter(|(_, a)| !is_good(a.status));
+        let (peer, status, location) = match bad.next() {
+            Some((peer, a)) => (peer, a.status, a.location.as_str()),
+            None if is_good(self.ca.status) => return None,
+            None => (self.ca.peer.as_str(), self.ca.status, ""),
+        };
+        let count = bad.count() + 1;
+        let mut pings = through(K::Ping).peekable();
+        let is_rancher =
+            pings.peek().is_some() && pings.all(|(_, a)| a.status == 200 && a.body_start.trim() == "pong");
+        if !is_rancher || (self.mode == Mode::SystemStore && self.is_public()) {
+            return None;
+        }
+        let to = if location.is_empty() { String::new() } else { format!(" to {location}") };
+        self.error(
+            R::CaCertsNotPem,
+            format!(
+                "/cacerts of {} answers {status}{to} at {peer} in {count} of {all} tries, while /ping is answered by \
+                 Rancher: agents take the checksum of that page for the CA's, or stop.",
+                self.b.host
+            ),
+            "Send every path of this host to Rancher, /cacerts too: look for a rule or a filter in front of it that singles \
+             that path out.",
+        )
+    }
+
+    /// More than is read, so that no checksum is known.
+    fn too_much(&self) -> Option<Finding> {
+        if !self.ca.sha256.is_empty() {
+            return None;
+        }
+        let message = format!(
+            "/cacerts at {} gives more than {} MiB, not hashed; it begins {:?}.",
+            self.ca.peer,
+            self.ca.bytes >> 20,
+            self.ca.body_start.chars().take(40).collect::<String>()
+        );
+        let found = Finding::unknown(TYPE, &UnknownCause::InvalidAnswer, Severity::Warn, self.at, message);
+        Some(found.advice(
+            "Publish the CA that issued the certificate and no more (secret tls-ca in cattle-system): that has some \
+             kilobytes.",
+        ))
+    }
+
     /// Addresses and backends give different bytes: more than one Rancher, or one that was changed, behind one name.
     fn differ(&self) -> Option<Finding> {
         let mut by_sum: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for p in self.b.probes.iter().filter(|p| p.kind == K::CaCerts) {
-            if let Some(answer) = p.http.value().filter(|a| a.status == 200) {
+            if let Some(answer) = p.http.value().filter(|a| a.status == 200 && !a.body_sha256.is_empty()) {
                 by_sum.entry(&answer.body_sha256).or_default().push(&p.peer);
             }
         }
@@ -308,6 +370,25 @@ impl View<'_> {
         );
         let hit = self.ca.candidates.iter().find(|c| c.sha256 == given);
         let (why, advice) = match hit {
+            Some(hit) if self.is_signer(&hit.what) => (
+                format!(
+                    "what is given is the checksum of {}, the CA that the served certificate leads to; /cacerts publishes \
+                     another CA than the one that signed",
+                    hit.what
+                ),
+                "Keep the checksum, and publish that CA: put its PEM, byte for byte, into the secret tls-ca in cattle-system \
+                 (helm privateCA=true) and restart the rollout of Rancher."
+                    .to_owned(),
+            ),
+            Some(hit) if self.is_foreign() => (
+                format!(
+                    "what is given is the checksum of {}; and the served certificate does not lead to what /cacerts publishes",
+                    hit.what
+                ),
+                "First publish the CA that issued the served certificate (secret tls-ca in cattle-system); then give the \
+                 checksum of the bytes as /cacerts serves them from then on."
+                    .to_owned(),
+            ),
             Some(hit) => (
                 format!("what is given is the checksum of {}", hit.what),
                 format!(
@@ -341,6 +422,20 @@ impl View<'_> {
             format!("\"{text}\" is what agents say at {}; {why}.{published}", self.ca.peer),
             advice,
         )
+    }
+
+    /// What is published did not issue what is served; a wrong date alone does not tell.
+    fn is_foreign(&self) -> bool {
+        self.ca.trusts_chain.value().is_some_and(|why| !why.is_empty() && !why.contains("by this clock"))
+    }
+
+    /// `what`, a checksum's origin, is the configured CA, and it alone makes the served chain trusted here.
+    fn is_signer(&self, what: &str) -> bool {
+        let mut shown = self.b.probes.iter().filter(|p| p.target == ProbeTarget::Balancer);
+        what.starts_with("the file ")
+            && self.is_foreign()
+            && !self.is_public()
+            && shown.any(|p| p.tls.value().is_some_and(|tls| tls.trust.value().is_some_and(String::is_empty)))
     }
 
     fn chain(&self) -> Option<Finding> {

@@ -100,6 +100,17 @@ fn handshake(
         }
         return Some(chain::judge(b, peer, tls, why, at));
     }
+    if let Fact::Unknown { cause, detail, .. } = &tls.trust
+        && judged
+    {
+        let message = format!(
+            "Whether the certificate at {peer} leads to a trusted authority cannot be told: the configured CA is of no use \
+             ({cause}): {detail}."
+        );
+        return Some(new(Status::True, Severity::Warn, R::BalancerCaUnknown, message).advice(
+            "Let ca in [[load_balancer]] name a PEM file with the certificate of the CA, which Outrider may read.",
+        ));
+    }
     ending(leaf, peer, at, now, days)
 }
 

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use outrider_protocol::{
-    BalancerMode, BalancerService, ConditionType, LoadBalancerFacts, Probe, ProbeKind as K, ProbeTarget,
-    ReasonCode as R, Severity, Status, Timestamp, UnknownCause,
+    BalancerMode, BalancerService, ConditionType, Fact, HttpAnswer, LoadBalancerFacts, Probe, ProbeKind as K,
+    ProbeTarget, ReasonCode as R, Severity, Status, Timestamp, UnknownCause,
 };
 
 use super::answer::{self, Answer, host_of};
@@ -26,6 +26,7 @@ pub(super) const NAMED: usize = 6;
 pub(super) fn judge(b: &LoadBalancerFacts, at: Timestamp) -> Finding {
     let view = View::new(b, at);
     proxy_protocol::judge(&view)
+        .or_else(|| view.wants_certificate())
         .or_else(|| view.nothing_asked())
         .or_else(|| view.host_not_routed())
         .or_else(|| redirects::judge(&view))
@@ -107,6 +108,8 @@ impl<'a> View<'a> {
             _ => {}
         }
         match answer::of(probe, &self.b.host) {
+            // One that takes the balancer's certificate only serves as it should.
+            Some(Answer::Silent(UnknownCause::Unauthenticated, _)) => {}
             Some(failure) if failure.is_failure() => {
                 backend.failure.get_or_insert(failure);
             }
@@ -125,8 +128,43 @@ impl<'a> View<'a> {
         Finding::new(TYPE, status, severity, reason, self.at, message)
     }
 
-    pub(super) fn error(&self, reason: R, message: String, advice: &str) -> Option<Finding> {
+    pub(super) fn error(&self, reason: R, message: String, advice: impl Into<String>) -> Option<Finding> {
         Some(self.new_finding(Status::False, Severity::Error, reason, message).advice(advice))
+    }
+
+    /// The handshake or the first answer asks for a certificate that no agent and no browser has. nginx says so in an
+    /// answer of 400.
+    fn wants_certificate(&self) -> Option<Finding> {
+        let asked = self.b.probes.iter().filter(|p| {
+            p.target == ProbeTarget::Balancer
+                && !matches!(
+                    (&p.tls, &p.http),
+                    (Fact::Known { .. } | Fact::NotApplicable { .. }, Fact::NotApplicable { .. })
+                )
+                && answer::is_at_port(&p.peer, self.b.port)
+        });
+        let wants = |p: &&Probe| {
+            matches!(answer::of(p, ""), Some(Answer::Silent(UnknownCause::Unauthenticated, _)))
+                || p.http.value().is_some_and(|a| {
+                    a.status == 400 && a.body_start.contains("No required SSL certificate was sent")
+                })
+        };
+        let asked: Vec<&Probe> = asked.collect();
+        let wanting = asked.iter().filter(|p| wants(p));
+        let first = wanting.clone().next()?;
+        let message = format!(
+            "{} wants a client certificate (mTLS) in {} of {} tries, first at {}; agents and browsers have none.",
+            self.b.host,
+            wanting.count(),
+            asked.len(),
+            first.peer
+        );
+        self.error(
+            R::BalancerRefusesRequest,
+            message,
+            "Switch the demand off for this name where TLS ends (HAProxy: verify none on the bind line; nginx: \
+             ssl_verify_client off; Traefik: tls.options clientAuth), or let it be optional.",
+        )
     }
 
     fn nothing_asked(&self) -> Option<Finding> {
@@ -287,7 +325,7 @@ impl<'a> View<'a> {
             "Repair the named backend, and give the balancer a health check that takes a dead one out ({}).",
             self.health_check()
         );
-        self.error(R::DeadBackendInUse, message, &advice)
+        self.error(R::DeadBackendInUse, message, advice)
     }
 
     fn server_errors(&self) -> Option<Finding> {
@@ -298,9 +336,10 @@ impl<'a> View<'a> {
             n => format!("{n} of {n} backends answer by themselves"),
         };
         let message = format!(
-            "{failing} of {} tries through {} fail ({first}); {backends}.",
+            "{failing} of {} tries through {} fail ({first}); {backends}.{}",
             self.through.len(),
-            self.b.host
+            self.b.host,
+            if self.fails_by_http2_only() { " Only HTTP/2 fails, which every browser takes." } else { "" }
         );
         self.error(
             R::BackendError,
@@ -310,17 +349,32 @@ impl<'a> View<'a> {
         )
     }
 
+    /// Connections that failed had HTTP/2 agreed on, and others work.
+    fn fails_by_http2_only(&self) -> bool {
+        let mut by_http2 = false;
+        for p in self.b.probes.iter().filter(|p| p.target == ProbeTarget::Balancer) {
+            if let (Some(tls), Some(a)) = (p.tls.value(), answer::of(p, &self.b.host))
+                && matches!(p.kind, K::Root | K::Ping | K::Healthz)
+                && a.is_failure()
+            {
+                by_http2 |= tls.alpn == "h2";
+                if tls.alpn != "h2" {
+                    return false;
+                }
+            }
+        }
+        by_http2 && self.through.iter().any(|a| !a.is_failure())
+    }
+
     fn refused(&self) -> Option<Finding> {
-        let codes: Vec<u16> = self
-            .root
-            .iter()
-            .filter_map(|a| if let Answer::Refused(c) = a { Some(*c) } else { None })
-            .collect();
+        let asked = if self.root.is_empty() { &self.through } else { &self.root };
+        let codes: Vec<u16> =
+            asked.iter().filter_map(|a| if let Answer::Refused(c) = a { Some(*c) } else { None }).collect();
         let code = codes.first()?;
         let message = format!(
             "{} of {} tries through {} are refused with {code}.",
             codes.len(),
-            self.root.len(),
+            asked.len(),
             self.b.host
         );
         let advice = if *code == 400 {
@@ -333,13 +387,19 @@ impl<'a> View<'a> {
     }
 
     fn not_rancher(&self) -> Option<Finding> {
-        let pings = self.b.probes.iter().filter(|p| p.kind == K::Ping && p.target == ProbeTarget::Balancer);
-        let answers: Vec<_> = pings.filter_map(|p| p.http.value()).collect();
-        let foreign =
-            answers.iter().find(|a| a.status == 404 || (a.status == 200 && a.body_start.trim() != "pong"))?;
-        let wrong = answers.iter().filter(|a| a.body_start.trim() != "pong").count();
+        let (kind, path, right, who) = match self.b.service {
+            BalancerService::Kubernetes => (K::Healthz, "/readyz", "ok", "no API server"),
+            BalancerService::Supervisor => (K::Ping, "/ping", "pong", "no supervisor"),
+            _ => (K::Ping, "/ping", "pong", "not Rancher"),
+        };
+        let probes = self.b.probes.iter().filter(|p| p.kind == kind && p.target == ProbeTarget::Balancer);
+        let answers: Vec<_> = probes.filter_map(|p| p.http.value()).collect();
+        let is_foreign =
+            |a: &HttpAnswer| a.status == 404 || (a.status == 200 && a.body_start.trim() != right);
+        let foreign = answers.iter().find(|a| is_foreign(a))?;
+        let wrong = answers.iter().filter(|a| is_foreign(a)).count();
         let message = format!(
-            "What answers behind {} is not Rancher: GET /ping gave {} with {:?} in place of \"pong\" in {wrong} of {} tries.",
+            "What answers behind {} is {who}: GET {path} gave {} with {:?} in place of {right:?} in {wrong} of {} tries.",
             self.b.host,
             foreign.status,
             foreign.body_start.chars().take(40).collect::<String>(),
@@ -348,7 +408,7 @@ impl<'a> View<'a> {
         self.error(
             R::NotRancher,
             message,
-            "See which server the balancer sends this name to; Rancher answers pong.",
+            format!("See which server the balancer sends this name to; the right one answers {right}."),
         )
     }
 

@@ -23,6 +23,7 @@ use std::borrow::Cow;
 
 use outrider_protocol::{
     BalancerService, Check, LoadBalancerFacts, NodeFacts, NotApplicable, Probe, ProbeTarget, Timestamp,
+    UnknownCause,
 };
 
 use crate::finding::Judgement;
@@ -58,10 +59,16 @@ fn observed_at(balancer: &LoadBalancerFacts) -> Timestamp {
 
 /// The facts without the tries that failed in a moment's silence which was over before the pass was.
 pub(crate) fn without_gaps(b: &LoadBalancerFacts) -> Cow<'_, LoadBalancerFacts> {
+    use UnknownCause as C;
+    use answer::Answer::Silent;
+    // What came in place of an answer is no silence.
     let in_gap = |p: &Probe| {
         let mut gaps = b.gaps.iter();
         p.target == ProbeTarget::Balancer
-            && matches!(answer::of(p, &b.host), Some(answer::Answer::Silent(..)))
+            && matches!(
+                answer::of(p, &b.host),
+                Some(Silent(C::ConnectionRefused | C::TimedOut | C::Unreachable | C::TlsFailed, _))
+            )
             && gaps.any(|gap| gap.address == host_of(&p.peer) && p.at <= gap.until)
     };
     if !b.probes.iter().any(in_gap) {

@@ -101,7 +101,12 @@ fn finding(b: &LoadBalancerFacts, at: Timestamp, facts: &NodeFacts) -> Finding {
         6,
     );
     if by_address.values().all(|t| t.good == 0) {
-        let message = format!("No address of {} accepts connections on port {port}: {list}.", b.host);
+        let known = b.addresses.value().map_or(addresses, Vec::len);
+        let who = match known > addresses {
+            true => format!("None of {addresses} tried of {known} addresses"),
+            false => "No address".to_owned(),
+        };
+        let message = format!("{who} of {} accepts connections on port {port}: {list}.", b.host);
         return new(Status::False, Severity::Error, R::BalancerDown, message).advice(
             "See whether the balancer runs and where its virtual address is; check firewall and route from this node. If \
              it answers from elsewhere, this node's way to it is the fault.",

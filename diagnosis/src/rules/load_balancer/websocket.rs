@@ -123,6 +123,15 @@ impl<'a> View<'a> {
                 "no request of any kind passes; see LoadBalancerReachable and LoadBalancerForwarding",
             );
         }
+        if let (Seen::Unproven(answer), true) = (worst, self.everything_is_refused()) {
+            return self.unknown(
+                &UnknownCause::InvalidAnswer,
+                &format!(
+                    "a filter answers {} to plain requests too; see LoadBalancerForwarding",
+                    answer.status
+                ),
+            );
+        }
         if matches!(worst, Seen::Passed(_) | Seen::Unproven(_))
             && let Some(cut) = idle::cut_early(self.b)
         {
@@ -227,12 +236,22 @@ impl<'a> View<'a> {
         self.through.iter().find(|(_, s)| rank(s) == best).map(|(peer, s)| (*peer, s))
     }
 
-    /// Plain requests fail as well: the WebSocket is not the matter.
-    fn nothing_passes(&self) -> bool {
+    fn plain_answers(&self) -> Vec<Answer<'a>> {
         let plain = self.b.probes.iter().filter(|p| {
             p.target == ProbeTarget::Balancer && matches!(p.kind, K::Root | K::Ping | K::Healthz)
         });
-        let answers: Vec<_> = plain.filter_map(|p| answer::of(p, &self.b.host)).collect();
+        plain.filter_map(|p| answer::of(p, &self.b.host)).collect()
+    }
+
+    /// Rancher answers /ping to everybody: who refuses that stands in front.
+    fn everything_is_refused(&self) -> bool {
+        let answers = self.plain_answers();
+        !answers.is_empty() && answers.iter().all(|a| matches!(a, Answer::Refused(_)))
+    }
+
+    /// Plain requests fail as well: the WebSocket is not the matter.
+    fn nothing_passes(&self) -> bool {
+        let answers = self.plain_answers();
         let connected = self
             .b
             .probes
