@@ -8,6 +8,7 @@ pub(crate) mod ghosts;
 mod histogram;
 pub(crate) mod learners;
 pub(crate) mod links;
+mod lost;
 mod member;
 pub(crate) mod membership;
 pub(crate) mod peers;

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use outrider_protocol::{ConditionType, Member, ReasonCode as R, Severity, Status, Timestamp};
 
-use super::learners;
 use super::split::Split;
 use super::view::{Seen, display_name};
+use super::{learners, lost};
 use crate::finding::{Finding, within_range};
 use crate::wording::{Count, names};
 
@@ -23,7 +23,7 @@ const CLEAR: Duration = Duration::from_secs(5);
 const AWAY: [Health; 3] = [Health::Down, Health::NoLeader, Health::Unknown];
 
 /// Members named in a message.
-const NAMED: usize = 7;
+pub(super) const NAMED: usize = 7;
 
 pub(crate) const NO_MEMBERS_ADVICE: &str = "An empty answer is no healthy one: ask a member itself (etcdctl member list) with the client certificate of \
      this node.";
@@ -190,7 +190,7 @@ impl Tally<'_> {
         names(all.map(|v| format!("{} {}", v.name, v.why)), NAMED)
     }
 
-    fn returning(&self, of: &[Health]) -> Vec<&str> {
+    pub(super) fn returning(&self, of: &[Health]) -> Vec<&str> {
         self.voters.iter().filter(|v| v.may_return() && of.contains(&v.health)).map(|v| &*v.name).collect()
     }
 
@@ -200,7 +200,7 @@ impl Tally<'_> {
     }
 
     /// Whom `EtcdMembership` tells what to do about, to follow a sentence: they do not come back by waiting.
-    fn of_membership(&self) -> String {
+    pub(super) fn of_membership(&self) -> String {
         let ghosts = self.voters.iter().filter(|v| v.health != Health::Healthy && v.ghost.is_some());
         let ghosts = names(ghosts.filter(|v| v.foreign.is_none()).map(|v| &*v.name), NAMED);
         let mut out = String::new();
@@ -230,7 +230,7 @@ impl Tally<'_> {
     }
 
     /// Names of the voters whose health is among `of`.
-    fn named(&self, of: &[Health]) -> String {
+    pub(super) fn named(&self, of: &[Health]) -> String {
         names(self.voters.iter().filter(|v| of.contains(&v.health)).map(|v| &*v.name), NAMED)
     }
 }
@@ -409,50 +409,7 @@ fn holds(tally: &Tally<'_>, at: Timestamp) -> Finding {
 fn lost(tally: &Tally<'_>, at: Timestamp) -> Finding {
     let message = format!("Quorum is lost: {}; {}{}.", tally.numbers(), tally.unhealthy(), tally.seen_from);
     certain_later(tally, Finding::new(TYPE, Status::False, Severity::Error, R::EtcdQuorumLost, at, message))
-        .advice(lost_advice(tally))
-}
-
-fn lost_advice(tally: &Tally<'_>) -> String {
-    let voters = tally.voters.len();
-    let answering = tally.count(Health::Healthy) + tally.count(Health::NoLeader);
-    let missing = quorum_of(voters).saturating_sub(answering).max(1);
-    let even = if voters.is_multiple_of(2) {
-        format!(
-            " ({voters} voters need {} and tolerate no more than {} would)",
-            quorum_of(voters),
-            voters - 1
-        )
-    } else {
-        String::new()
-    };
-    let rest = match tally.named(&[Health::Healthy, Health::NoLeader]) {
-        names if names.is_empty() => String::new(),
-        names => format!(" Do not restart {names}."),
-    };
-    let snapshot = tally.snapshot.as_deref().unwrap_or("none is known here");
-    let back = tally.returning(&[Health::Down, Health::Unknown]);
-    let who = names(&back, NAMED);
-    let goes_on = if tally.alarmed {
-        "quorum is back then, and writes stay refused until the alarm is dealt with as EtcdSpace tells"
-    } else {
-        "writes go on by themselves then"
-    };
-    let (in_reach, quorum) = (tally.in_reach(), quorum_of(voters));
-    let bring = match back.len() {
-        n if n > 0 && in_reach < quorum => format!(
-            "No quorum is to be had by bringing members back alone{even}: with {who} back {in_reach} of the {quorum} that are \
-             needed answer."
-        ),
-        0 => format!("No voter is known that could come back as it is{even}."),
-        n if n < missing => format!("Bring {who} back{even}; {} of {missing} that are needed.", n),
-        n if n == missing => format!("Bring {who} back{even}; {goes_on}."),
-        _ => format!("Bring {missing} of {who} back{even}; {goes_on}."),
-    };
-    let membership = tally.of_membership();
-    format!(
-        "{bring}{membership}{rest} A cluster reset is a person's last resort. \
-         Before it: are the other members stopped? Which is the newest snapshot ({snapshot})? Is the token the same?"
-    )
+        .advice(lost::advice(tally))
 }
 
 fn no_leader(tally: &Tally<'_>, at: Timestamp) -> Finding {
