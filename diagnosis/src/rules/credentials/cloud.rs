@@ -9,7 +9,7 @@ use outrider_protocol::{
 use super::end::End;
 use super::{TYPE, Verdict, View, kubeconfig};
 use crate::finding::{Finding, Judgement};
-use crate::wording::{Count, Span, names};
+use crate::wording::{Count, Moment, Span, names};
 
 /// Subject of what is about all of them.
 pub(super) const ALL: &str = "cloud credentials";
@@ -129,7 +129,12 @@ fn harvester(view: &View, all: &CloudCredentials, credential: &CloudCredential) 
         Some(name) => format!("Its token {name}"),
         None => "Its credential".to_owned(),
     };
-    let verdict = end(credential, content).judge(view, &what, RENEW).also(&stale(credential));
+    let mut verdict = end(view, credential, content).judge(view, &what, RENEW).also(&stale(credential));
+    if verdict.reason == R::CredentialEndUnknown
+        && let Fact::Unknown { cause, .. } = &credential.token
+    {
+        verdict.advice = access_advice(cause).to_owned();
+    }
     let also = [wrong_kind(content), shared(all, credential, content)];
     also.into_iter().flatten().fold(verdict, Verdict::or_worse)
 }
@@ -144,7 +149,7 @@ fn token_name(content: &KubeconfigContent) -> Option<&str> {
     (token.form == TokenForm::Rancher).then_some(token.name.as_str())
 }
 
-fn end(credential: &CloudCredential, content: &KubeconfigContent) -> End {
+fn end(view: &View, credential: &CloudCredential, content: &KubeconfigContent) -> End {
     let annotation = credential.expiration.as_deref().map(End::of_annotation);
     match (&credential.token, token_name(content)) {
         (Fact::Known { value, .. }, _) => End::of_token(value),
@@ -157,7 +162,13 @@ fn end(credential: &CloudCredential, content: &KubeconfigContent) -> End {
         }),
         _ => match content.token.as_ref().and_then(Fact::value) {
             Some(token) if token.form == TokenForm::ServiceAccount || token.form == TokenForm::Jwt => {
+                let early = token.not_before.filter(|from| *from > view.now);
                 match token.expires_at {
+                    _ if !token.fault.is_empty() => End::Unknown(token.fault.clone()),
+                    _ if early.is_some() => End::Unknown(format!(
+                        "its token is not valid before {}, which is still to come: a clock is wrong",
+                        Moment(early.unwrap_or_default())
+                    )),
                     Some(end) => End::At(end, "by its claim exp".to_owned()),
                     None => End::Never("its claims name none"),
                 }

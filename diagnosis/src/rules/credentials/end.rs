@@ -1,5 +1,7 @@
 //! When a credential ends, and what that means now.
 
+use std::time::Duration;
+
 use outrider_protocol::{RancherToken, ReasonCode as R, Severity, Status, Timestamp};
 
 use super::{Verdict, View};
@@ -66,6 +68,16 @@ impl End {
             (None, None) if token.expired => {
                 End::Gone(format!("Rancher calls the token {} expired and gives no time", token.name))
             }
+            (None, None) if ttl.is_some() => End::Unknown(format!(
+                "the token {} has a TTL of {} and neither a time of its making nor of its end",
+                token.name,
+                Span(Duration::from_millis(ttl.unwrap_or_default().unsigned_abs()))
+            )),
+            (None, None) if token.ttl_ms.is_some_and(|ttl| ttl < 0) => End::Unknown(format!(
+                "the token {} has a TTL below 0 ({} ms), which Rancher gives to no token of this kind",
+                token.name,
+                token.ttl_ms.unwrap_or_default()
+            )),
             // An empty expiresAt of an old token is never; of a new one, 0 is a default that the object does not tell.
             (None, None) if !token.ext => End::Never("Rancher gives it no end"),
             (None, None) => {

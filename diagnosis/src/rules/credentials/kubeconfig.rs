@@ -126,7 +126,8 @@ fn by_what_is_written(view: &View, found: &KubeconfigFacts, content: &Kubeconfig
 }
 
 fn token(view: &View, found: &KubeconfigFacts, token: &TokenFacts, advice: &str) -> Verdict {
-    if !token.fault.is_empty() {
+    // What its server takes can be used, whatever is made of its claims here.
+    if !token.fault.is_empty() && !is_accepted(found) {
         return unusable(found, format!("The token in {} cannot be used: {}.", found.path, token.fault));
     }
     let what = match token.form {
@@ -143,12 +144,29 @@ fn token(view: &View, found: &KubeconfigFacts, token: &TokenFacts, advice: &str)
         );
     }
     let end = match (&token.form, token.expires_at) {
+        _ if !token.fault.is_empty() => End::Unknown(token.fault.clone()),
         (_, Some(end)) => End::At(end, "by its claim exp".to_owned()),
         (TokenForm::ServiceAccount | TokenForm::Jwt, None) => End::Never("its claims name none"),
-        (TokenForm::Rancher, None) => End::Unknown("only Rancher knows the end of its tokens".to_owned()),
+        (TokenForm::Rancher, None) => by_rancher(found),
         _ => End::Unknown("the token says nothing of itself".to_owned()),
     };
     end.judge(view, &what, advice)
+}
+
+fn is_accepted(found: &KubeconfigFacts) -> bool {
+    found.call.value().is_some_and(|call| (200..300).contains(&call.status))
+}
+
+/// Rancher's own word on its token, where it was asked with the token itself.
+fn by_rancher(found: &KubeconfigFacts) -> End {
+    match found.call.value().and_then(|call| call.token.as_ref()) {
+        Some(Fact::Known { value, .. }) => End::of_token(value),
+        Some(Fact::Unknown { detail, .. }) => End::Unknown(format!(
+            "only Rancher knows the end of its tokens, and could not be asked for it: {}",
+            detail.trim_end_matches('.')
+        )),
+        _ => End::Unknown("only Rancher knows the end of its tokens".to_owned()),
+    }
 }
 
 /// No token and no certificate.
@@ -177,10 +195,19 @@ fn without_an_end(found: &KubeconfigFacts, content: &KubeconfigContent) -> Verdi
 /// The answer counts before what is written.
 fn by_the_answer(found: &KubeconfigFacts, content: &KubeconfigContent, written: Verdict) -> Verdict {
     let server = &content.server;
+    let is_tried = matches!(found.call, Fact::Known { .. } | Fact::Unknown { .. });
+    let is_open = written.reason == R::CredentialEndUnknown;
+    let written = match is_tried && is_open && content.token.is_some() {
+        true => Verdict {
+            advice: "Look at the token where it was made (in Rancher: Account & API Keys).".into(),
+            ..written
+        },
+        false => written,
+    };
     match &found.call {
         Fact::Known { value, .. } => answer(found, content, value, written),
         // That it has ended is known whoever answers.
-        Fact::Unknown { cause, detail, .. } if written.status == Status::True => {
+        Fact::Unknown { cause, detail, .. } if written.status == Status::True || is_open => {
             let message = format!(
                 "{} {server} could not be asked whether it accepts it: {}.",
                 written.message,
@@ -208,6 +235,10 @@ fn no_answer_advice(cause: &UnknownCause, written: &Verdict) -> String {
         }
         UnknownCause::NameNotResolved => {
             "The server's name does not resolve on this node: correct the resolver first."
+        }
+        UnknownCause::InvalidAnswer => {
+            "Something else answers at the server's address, a login page or a proxy: see where the address leads and whether \
+             it ends in the path of the cluster. That says nothing of the credential."
         }
         UnknownCause::ConnectionRefused => "Nothing listens at the server's address: see whether it runs.",
         _ => "See the way from this node to the server: route, firewall, its virtual address.",
@@ -324,6 +355,10 @@ fn accepted(call: &CredentialCall, written: Verdict, asked: &str) -> Verdict {
             format!("{ok} {}", written.message),
         )
         .answered(),
+        // Rancher calls it switched off or gone.
+        _ if written.status == Status::False => {
+            written.also(&format!("And yet it is accepted ({asked}).")).answered()
+        }
         _ => written.also(&ok),
     }
 }

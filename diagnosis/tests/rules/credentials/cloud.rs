@@ -117,3 +117,32 @@ fn what_could_not_be_read_of_rancher_is_said_once_with_its_cause() {
     let none = cloud(Vec::new(), "cloud credentials");
     expect(&none, T::True, S::Ok, R::CredentialsGood, &["no credential of Harvester"]);
 }
+
+#[test]
+fn what_cannot_be_understood_is_not_called_good() {
+    let token = |t: TokenFacts| {
+        only(|c| {
+            c.kubeconfig = Some(known(KubeconfigContent { token: Some(known(t)), ..ranchers() }));
+            c.token = Fact::not_applicable("none", now());
+        })
+    };
+    let faulty =
+        super::token(TokenForm::Jwt, "x", None).with(|t| t.fault = "its claim exp is no number".into());
+    expect(&token(faulty), T::Unknown, S::Info, R::CredentialEndUnknown, &["exp is no number"]);
+    let early = super::token(TokenForm::Jwt, "x", None).with(|t| t.not_before = Some(ahead(600)));
+    expect(&token(early), T::Unknown, S::Info, R::CredentialEndUnknown, &["a clock is wrong"]);
+    let unmade = rancher_token(30 * 86_400_000, ago(DAY), None).with(|t| t.created_at = None);
+    let unmade = only(|c| c.token = known(unmade));
+    expect(&unmade, T::Unknown, S::Info, R::CredentialEndUnknown, &["TTL of 30 days", "neither"]);
+    let below = rancher_token(-1, ago(DAY), None);
+    expect(
+        &only(|c| c.token = known(below)),
+        T::Unknown,
+        S::Info,
+        R::CredentialEndUnknown,
+        &["below 0 (-1 ms)"],
+    );
+    let unread = only(|c| c.token = unknown(UnknownCause::Forbidden));
+    let right = &["docs/rancher-access/reader.yaml", "get tokens.management.cattle.io"];
+    expect(&unread, T::Unknown, S::Info, R::CredentialEndUnknown, right);
+}

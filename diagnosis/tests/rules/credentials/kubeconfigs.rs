@@ -147,6 +147,70 @@ fn answers_are_told_apart() {
 }
 
 #[test]
+fn ranchers_own_word_on_a_token_counts() {
+    let told = |token: Fact<RancherToken>| {
+        let call = CredentialCall {
+            request: "GET /version".into(),
+            status: 200,
+            calls: 1,
+            refused: 0,
+            said: String::new(),
+            token: Some(token),
+        };
+        let found = file(KubeconfigPurpose::Configured, ranchers());
+        one(KubeconfigFacts { call: known(call), ..found })
+    };
+    let month = 30 * 86_400_000;
+    let until = |end| known(rancher_token(month, ago(30 * DAY), Some(end)).with(|t| t.created_at = None));
+    expect(&told(until(ahead(58 * 60))), T::True, S::Error, R::CredentialEnding, &["58 min", "is accepted"]);
+    expect(
+        &told(until(ago(62 * 60))),
+        T::True,
+        S::Warn,
+        R::CredentialEnding,
+        &["ended 62 min ago", "one of the two clocks is wrong"],
+    );
+    expect(&told(until(ahead(30 * DAY))), T::True, S::Ok, R::CredentialsGood, &["30 days", "is accepted"]);
+    let never = rancher_token(0, ago(40 * DAY), None);
+    expect(&told(known(never.clone())), T::True, S::Ok, R::CredentialsGood, &["never", "is accepted"]);
+    let off = never.with(|t| t.enabled = Some(false));
+    expect(&told(known(off)), T::False, S::Error, R::CredentialRefused, &["switched off", "And yet"]);
+    let unread = told(unknown(UnknownCause::Forbidden));
+    expect(&unread, T::True, S::Info, R::CredentialsGood, &["accepted", "only Rancher knows"]);
+}
+
+#[test]
+fn what_its_server_accepts_is_not_called_unusable() {
+    let broken = token(TokenForm::Jwt, "", None).with(|t| t.fault = "its claims are no JSON".into());
+    let broken = KubeconfigContent { token: Some(known(broken)), ..service_account(None) };
+    let mut found = file(KubeconfigPurpose::Configured, broken);
+    found.call = answered(200, 1, 0, "");
+    let judged = one(found.clone());
+    expect(&judged, T::True, S::Info, R::CredentialsGood, &["is accepted", "cannot be told", "no JSON"]);
+    assert!(!judged.message.contains("cannot be used"), "{}", judged.message);
+    found.call = unknown(UnknownCause::TimedOut);
+    expect(&one(found), T::False, S::Warn, R::CredentialUnusable, &["cannot be used"]);
+}
+
+#[test]
+fn one_that_was_tried_in_vain_is_a_warning_and_nobody_is_told_to_try_it() {
+    for (cause, words) in [
+        (UnknownCause::TlsFailed, "certificate-authority-data"),
+        (UnknownCause::ConnectionRefused, "listens"),
+        (UnknownCause::TimedOut, "route"),
+        (UnknownCause::InvalidAnswer, "login page"),
+    ] {
+        let mut found = file(KubeconfigPurpose::Configured, ranchers());
+        found.call = unknown(cause.clone());
+        let judged = one(found);
+        expect(&judged, T::Unknown, S::Warn, ReasonCode::from(&cause), &[words, "could not be asked"]);
+        assert!(!judged.advice.contains("let Outrider try"), "{}", judged.advice);
+    }
+    let untried = one(file(KubeconfigPurpose::Configured, ranchers()));
+    expect(&untried, T::Unknown, S::Info, R::CredentialEndUnknown, &["let Outrider try"]);
+}
+
+#[test]
 fn what_no_client_can_use_is_an_error_where_it_is_needed() {
     let faulty = KubeconfigContent { fault: "current-context is not set".into(), ..service_account(None) };
     expect(
