@@ -210,7 +210,7 @@ reason_codes! {
         "Members belong to different clusters.";
     EtcdMemberUnstarted = "EtcdMemberUnstarted", Info..=Warn, "f24aabd49a3259f885e8649782cb5b18",
         "A member was added and has never started.";
-    EtcdPartitioned = "EtcdPartitioned", Error..=Error, "2d8f48dbd21c4a9da427b92924bbf0fa",
+    EtcdPartitioned = "EtcdPartitioned", Warn..=Error, "2d8f48dbd21c4a9da427b92924bbf0fa",
         "Living members do not reach each other.";
     EtcdClientPortClosed = "EtcdClientPortClosed", Warn..=Warn, "2d83db3cbee849399d49f07e9e80b010",
         "Nodes do not reach a living member's client port, and its raft connection stands.";

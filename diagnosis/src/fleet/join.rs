@@ -172,7 +172,8 @@ pub(super) fn answer<'v>(
     let said = joined.said_of(member);
     let answers = by_report(joined, &said).filter_map(|(v, report)| {
         let at = answered_at(v, report, member)?;
-        let status = report.iter().find_map(|(_, e)| e.status.value())?;
+        let itself = report.iter().find(|(_, e)| view::answers_itself(e, member));
+        let status = itself.and_then(|(_, e)| e.status.value())?;
         Some(((at, v.local_id == member.id), report.first()?.0, status))
     });
     answers.max_by_key(|(rank, ..)| *rank).map(|(_, place, status)| (&joined.group[place], status))

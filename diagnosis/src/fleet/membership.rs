@@ -12,7 +12,7 @@ use crate::finding::Finding;
 use crate::rules::etcd::peers::Compared;
 use crate::rules::etcd::quorum::{Ghost, Tally};
 use crate::rules::etcd::view::{name_of, with_id};
-use crate::rules::etcd::{ghosts, membership, peers, urls};
+use crate::rules::etcd::{ghosts, membership, peers, urls, view};
 use crate::wording::{Count, names};
 
 const TYPE: ConditionType = ConditionType::EtcdMembership;
@@ -27,7 +27,10 @@ pub(super) fn judge(
 ) -> Finding {
     let at = joined.at;
     let mut found: Vec<Finding> = split.into_iter().collect();
-    found.extend(topology::partition(joined, list, at));
+    match topology::partition(joined, list, at) {
+        Some(partition) => found.push(partition),
+        None => found.extend(topology::pairs(joined, list, at)),
+    }
     found.extend(topology::client_port(joined, list, at));
     found.extend(peer_urls(joined, list));
     found.extend(leaders(joined, list));
@@ -113,7 +116,7 @@ pub(super) fn split(joined: &Joined<'_>) -> Option<Finding> {
 /// Recorded peer URLs against what each node's own configuration expects, else against the node's address, and what is
 /// wrong in the list itself.
 fn peer_urls(joined: &Joined<'_>, list: &MemberList) -> Vec<Finding> {
-    let lives = |m: &Member| joined.said_of(m).iter().any(|(_, e)| e.status.value().is_some());
+    let lives = |m: &Member| joined.said_of(m).iter().any(|(_, e)| view::answers_itself(e, m));
     let mut found = peers::listed(list, lives, joined.at);
     found.extend(urls::judge(list, joined.at));
     found.extend(joined.group.iter().filter_map(|v| match peers::local(v.etcd, list, joined.at) {
@@ -121,6 +124,8 @@ fn peer_urls(joined: &Joined<'_>, list: &MemberList) -> Vec<Finding> {
         Compared::Same | Compared::Untold(_) => None,
         Compared::Not => by_node(joined, v, list),
     }));
+    let mixed = urls::mixed(list, &found, joined.at);
+    found.extend(mixed);
     found
 }
 

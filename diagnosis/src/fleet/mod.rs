@@ -21,13 +21,16 @@ mod topology;
 mod trim;
 mod versions;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use outrider_protocol::{Check, ConditionType, NotApplicable, ReasonCode as R, Severity, Status, Timestamp};
+use outrider_protocol::{
+    Check, ConditionType, NotApplicable, ReasonCode as R, Severity, Status, Timestamp, UnknownCause,
+};
 
 pub use paths::{matrices, paths_of};
 pub use picture::picture;
-use reports::{Joined, View};
+use reports::{Joined, Quiet, View};
 pub use reports::{Member, Received};
 pub use trim::trim;
 
@@ -78,7 +81,44 @@ fn unknown(severity: Severity, reason: R, at: Timestamp, message: &str, advice: 
     types.into_iter().map(finding).collect()
 }
 
+/// The quorum of the clusters that as many nodes belong to as to the judged one: nobody is the minority, so each is told,
+/// and the worst decides.
+fn with_equals(joined: &Joined<'_>, quorum: Finding) -> Finding {
+    let mut nodes: BTreeMap<&str, Vec<Member<'_>>> = BTreeMap::new();
+    for v in &joined.others {
+        nodes.entry(v.cluster_id).or_default().extend(joined.node(v.node).copied());
+    }
+    let told = joined.group.iter().filter(|v| !v.cluster_id.is_empty()).count();
+    let mut first = quorum;
+    let mut equals = Vec::new();
+    for equal in nodes.values().filter(|nodes| nodes.len() == told) {
+        let other = Joined::of(equal, joined.now);
+        if let Some(list) = other.list.as_deref() {
+            let mut finding = quorum::judge(&other.tally(list), joined.at);
+            finding.message = format!("In cluster {}: {}", list.cluster_id, finding.message);
+            equals.push(finding);
+        }
+    }
+    for mut other in equals {
+        if (other.severity, other.status == Status::False) > (first.severity, first.status == Status::False) {
+            std::mem::swap(&mut first, &mut other);
+            let judged = joined.list.as_deref().map_or("", |list| list.cluster_id.as_str());
+            if !other.message.contains(judged) {
+                other.message = format!("In cluster {judged}: {}", other.message);
+            }
+        }
+        first.message = format!("{} {}", first.message, other.message);
+        if other.severity >= Severity::Warn && !first.advice.contains(&other.advice) {
+            first.advice = format!("{} {}", first.advice, other.advice);
+        }
+    }
+    first
+}
+
 fn no_views(joined: &Joined<'_>) -> Vec<Finding> {
+    if let Some(unread) = unread(joined) {
+        return unread;
+    }
     let quiet = names(joined.quiet.iter().map(|q| format!("{} ({})", q.node, q.why)), NAMED);
     let message = format!(
         "What the cluster is like cannot be told: none of {} with etcd has reported lately: {quiet}.",
@@ -91,12 +131,52 @@ fn no_views(joined: &Joined<'_>) -> Vec<Finding> {
     unknown(Severity::Error, R::EtcdViewsStale, joined.now, &message, &advice)
 }
 
+/// Nodes that report and whose agents could not read etcd; `None` where none does.
+fn unread(joined: &Joined<'_>) -> Option<Vec<Finding>> {
+    let (told, away): (Vec<&Quiet<'_>>, Vec<&Quiet<'_>>) =
+        joined.quiet.iter().partition(|q| q.unread.is_some());
+    let (_, first) = told.iter().find_map(|q| Some((q.node, q.unread?)))?;
+    let whys = names(told.iter().map(|q| format!("{} ({})", q.node, q.words())), NAMED);
+    let rest = match away.len() {
+        0 => String::new(),
+        n => format!(
+            "; no report counts of {}: {}",
+            Count(n, "more node"),
+            names(away.iter().map(|q| format!("{} ({})", q.node, q.why)), NAMED)
+        ),
+    };
+    let who = match (told.len(), away.len()) {
+        (1, 0) => "the 1 node with etcd reports and could not read etcd".to_owned(),
+        (n, 0) => format!("all {n} nodes with etcd report and none could read etcd"),
+        (n, _) => format!("{} of {} with etcd report and none could read etcd", n, joined.quiet.len()),
+    };
+    let message = format!("What the cluster is like cannot be told: {who}: {whys}{rest}.");
+    let nodes = names(told.iter().map(|q| q.node), NAMED);
+    let advice = match first {
+        UnknownCause::PermissionDenied => format!(
+            "The agents of {nodes} may not read what the detail names: they run as root by default; see their unit's user and \
+             the owner and mode of that file. This says nothing of etcd itself."
+        ),
+        UnknownCause::NotYetRead => {
+            format!("Wait: the agents of {nodes} have not read etcd yet since they started.")
+        }
+        UnknownCause::Unauthenticated | UnknownCause::Forbidden | UnknownCause::TlsFailed => format!(
+            "See the client certificate and CA that the agents of {nodes} use (outrider check --only etcd,certificates there). \
+             This says nothing of etcd itself."
+        ),
+        _ => format!(
+            "Look on one of {nodes} (outrider check --only etcd): the nodes are there, and what failed is the reading."
+        ),
+    };
+    Some(unknown(Severity::Error, R::EtcdVotersUnknown, joined.now, &message, &advice))
+}
+
 fn judge_views(joined: &Joined<'_>) -> Vec<Finding> {
     let mut findings = Vec::with_capacity(4);
     let split = membership::split(joined);
     if let Some(list) = joined.list.as_deref() {
         let tally = joined.tally(list);
-        let quorum = quorum::judge(&tally, joined.at);
+        let quorum = with_equals(joined, quorum::judge(&tally, joined.at));
         let is_reduced = matches!(quorum.reason, R::EtcdToleranceReduced | R::EtcdNoTolerance);
         findings.push(if is_reduced { quorum.early(REDUCED_SHOWN, Severity::Info) } else { quorum });
         findings.push(membership::judge(joined, list, &tally, split));

@@ -9,9 +9,9 @@ use outrider_protocol::{
 
 use super::reports::Said;
 use super::{Joined, Member, View, join, snapshots, topology};
-use crate::rules::etcd::links::link;
+use crate::rules::etcd::links::{brings_news, link};
 use crate::rules::etcd::quorum::{Health, Tally, Voter, quorum_of, tolerated};
-use crate::rules::etcd::view::{display_name, is_down, name_of};
+use crate::rules::etcd::view::{answers_itself, display_name, is_down, name_of};
 
 /// More members than any sound cluster has.
 const MATRIX_ROWS: usize = 64;
@@ -166,6 +166,9 @@ fn cell(v: &View<'_>, report: &[Said<'_>], member: &EtcdMember) -> MatrixCell {
     let (mut reached, mut cause) = (Status::Unknown, String::new());
     for (_, e) in report {
         match &e.status {
+            Fact::Known { value, .. } if !answers_itself(e, member) => {
+                (reached, cause) = (Status::False, format!("member {} answers there", value.member_id));
+            }
             Fact::Known { .. } => {
                 (reached, cause) = (Status::True, String::new());
                 break;
@@ -182,6 +185,7 @@ fn cell(v: &View<'_>, report: &[Said<'_>], member: &EtcdMember) -> MatrixCell {
     }
     let own = v.local_id == member.id;
     let peer = match v.etcd.metrics.value() {
+        Some(metrics) if !own && brings_news(metrics, &member.id) => Status::True,
         Some(metrics) if !own => link(metrics, &member.id),
         _ => Status::Unknown,
     };

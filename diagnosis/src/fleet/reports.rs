@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use outrider_protocol::{
     BalancerPaths, EndpointFacts, EtcdFacts, Fact, Member as EtcdMember, MemberList, NodeNetwork, Status,
-    Timestamp,
+    Timestamp, UnknownCause,
 };
 
 use super::{NAMED, join, snapshots};
@@ -135,6 +135,16 @@ pub(super) struct Quiet<'a> {
     /// Because it is not heard.
     pub(super) is_silent: bool,
     pub(super) why: Cow<'a, str>,
+    /// Why its agent could not read etcd, where it reports so.
+    pub(super) unread: Option<&'a UnknownCause>,
+    detail: &'a str,
+}
+
+impl Quiet<'_> {
+    /// Why, with what the agent says to it.
+    pub(super) fn words(&self) -> String {
+        if self.detail.is_empty() { self.why.to_string() } else { format!("{}: {}", self.why, self.detail) }
+    }
 }
 
 /// What a report says of a member: the report's place in the group, and the endpoint.
@@ -155,7 +165,8 @@ pub(crate) struct Joined<'a> {
     pub(super) repeated: Vec<String>,
     /// What is said of each member, by its id: looked up, for lists and reports may be many.
     said: HashMap<&'a str, Vec<Said<'a>>>,
-    /// What is said of members that only a published URL tells.
+    /// What only a published URL tells of a member: that of endpoints without an id, and of those at which another member
+    /// answers.
     unnamed: Vec<Said<'a>>,
     /// The newest names of Kubernetes nodes with which members can be matched, and the members their report lists.
     nodes: Option<(&'a [String], HashSet<&'a str>)>,
@@ -170,7 +181,9 @@ impl<'a> Joined<'a> {
         let (mut views, mut quiet) = (Vec::with_capacity(sorted.len()), Vec::new());
         for m in &sorted {
             let is_silent = m.ready != Status::True;
-            let mut not_counted = |why: Cow<'a, str>| quiet.push(Quiet { node: m.name, is_silent, why });
+            let mut not_counted = |why: Cow<'a, str>| {
+                quiet.push(Quiet { node: m.name, is_silent, why, unread: None, detail: "" })
+            };
             match m.etcd {
                 None | Some(Fact::NotApplicable { .. } | Fact::Absent { .. }) => {}
                 Some(_) if is_silent => not_counted("silent".into()),
@@ -182,7 +195,10 @@ impl<'a> Joined<'a> {
                         not_counted("stale".into());
                     }
                 }
-                Some(Fact::Unknown { cause, .. }) => not_counted(Cow::Borrowed(cause.as_str())),
+                Some(Fact::Unknown { cause, detail, .. }) => {
+                    let (why, unread) = (Cow::Borrowed(cause.as_str()), Some(cause));
+                    quiet.push(Quiet { node: m.name, is_silent, why, unread, detail });
+                }
             }
         }
         let at = views.iter().map(|v| v.at).max().unwrap_or(now);
@@ -194,12 +210,16 @@ impl<'a> Joined<'a> {
             }
             None => (None, Vec::new()),
         };
+        let sole = list.as_deref().map(view::sole_of_their_nodes).unwrap_or_default();
         let (mut said, mut unnamed) = (HashMap::new(), Vec::new());
         for (place, e) in
             group.iter().enumerate().flat_map(|(i, v)| v.etcd.endpoints.iter().map(move |e| (i, e)))
         {
             match view::member_of(e) {
                 Some(id) => {
+                    if e.status.value().is_some() && !sole.contains(id) {
+                        unnamed.push((place, e));
+                    }
                     said.entry(id).or_insert_with(|| Vec::with_capacity(group.len())).push((place, e))
                 }
                 None => unnamed.push((place, e)),
@@ -232,8 +252,11 @@ impl<'a> Joined<'a> {
     /// Everything that is said of `member`, the words of one report together.
     pub(super) fn said_of(&self, member: &EtcdMember) -> Cow<'_, [Said<'a>]> {
         let by_id = self.said.get(member.id.as_str()).map_or(&[][..], Vec::as_slice);
-        let by_url: Vec<Said<'a>> =
-            self.unnamed.iter().filter(|(_, e)| view::publishes(member, e)).copied().collect();
+        let list = self.list.as_deref();
+        let by_url = |e: &EndpointFacts| {
+            view::member_of(e) != Some(member.id.as_str()) && view::tells_of(e, member, list)
+        };
+        let by_url: Vec<Said<'a>> = self.unnamed.iter().filter(|(_, e)| by_url(e)).copied().collect();
         if by_url.is_empty() {
             return Cow::Borrowed(by_id);
         }
@@ -314,11 +337,14 @@ fn newest_nodes<'a>(group: &[View<'a>]) -> Option<(&'a [String], HashSet<&'a str
 }
 
 /// The reports of the cluster that most nodes belong to, and those of others. A report without an id goes with the
-/// majority; of groups of one size the one whose id sorts first, so that the answer does not change from turn to turn.
+/// majority; of groups of one size the one with the longest list, for who was begun anew alone has the shorter one, then
+/// the one whose id sorts first, so that the answer does not change from turn to turn.
 fn by_cluster(views: Vec<View<'_>>) -> (Vec<View<'_>>, Vec<View<'_>>) {
-    let mut ids: HashMap<&str, usize> = HashMap::new();
+    let mut ids: HashMap<&str, (usize, usize)> = HashMap::new();
     for v in views.iter().filter(|v| !v.cluster_id.is_empty()) {
-        *ids.entry(v.cluster_id).or_default() += 1;
+        let (reports, listed) = ids.entry(v.cluster_id).or_default();
+        *reports += 1;
+        *listed = (*listed).max(v.list().map_or(0, |l| l.members.len()));
     }
     let main = ids.iter().max_by(|a, b| a.1.cmp(b.1).then(b.0.cmp(a.0))).map_or("", |(id, _)| *id);
     views.into_iter().partition(|v| v.cluster_id.is_empty() || v.cluster_id == main)

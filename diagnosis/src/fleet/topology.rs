@@ -8,7 +8,7 @@ use outrider_protocol::{
 
 use super::{Joined, Member, View, join};
 use crate::finding::Finding;
-use crate::rules::etcd::links::link;
+use crate::rules::etcd::links::{brings_news, cut_for, link};
 use crate::rules::etcd::quorum::{Tally, Voter, quorum_of};
 use crate::rules::etcd::rebuilt::is_of_node;
 use crate::rules::etcd::view;
@@ -122,6 +122,69 @@ fn without_raft(
         );
     }
     cut
+}
+
+/// Pairs of living voters between which port 2380 is closed while both follow a leader: nobody notices before that one goes,
+/// and then neither of the two may get votes enough.
+pub(super) fn pairs(joined: &Joined<'_>, list: &MemberList, at: Timestamp) -> Option<Finding> {
+    let voters = list.members.iter().filter(|m| !m.is_learner);
+    let mut living: Vec<(&View<'_>, &EtcdMember)> =
+        voters.filter_map(|m| Some((joined.own_view(&m.id).filter(|v| v.lives())?, m))).collect();
+    living.sort_unstable_by_key(|(v, _)| v.node);
+    let metrics = |i: usize| living[i].0.etcd.metrics.value();
+    let cut = |from: usize, to: usize| metrics(from).and_then(|m| cut_for(m, &living[to].1.id));
+    let news = |from: usize, to: usize| metrics(from).is_some_and(|m| brings_news(m, &living[to].1.id));
+    let mut closed: HashMap<(usize, usize), String> = HashMap::new();
+    for a in 0..living.len() {
+        for b in a + 1..living.len() {
+            let told = [(a, b), (b, a)].map(|(from, to)| cut(from, to).map(|why| (from, to, why)));
+            let told: Vec<(usize, usize, String)> = told.into_iter().flatten().collect();
+            if let [(from, to, why), rest @ ..] = told.as_slice() {
+                let both = !rest.is_empty();
+                let way = match (both, news(*to, *from)) {
+                    (true, _) => "both ways".to_owned(),
+                    (false, true) => format!("{} hears {}", living[*to].0.node, living[*from].0.node),
+                    (false, false) => format!("{} does not tell", living[*to].0.node),
+                };
+                closed.insert((a, b), format!("{}: {why}; {way}", living[*from].0.node));
+            }
+        }
+    }
+    if closed.is_empty() {
+        return None;
+    }
+    let total = list.members.iter().filter(|m| !m.is_learner).count();
+    let quorum = quorum_of(total);
+    let leads = |i: usize| {
+        let local = living[i].0.etcd.endpoints.iter().filter(|e| e.local);
+        local.filter_map(|e| e.status.value()).any(|s| s.leader == living[i].1.id)
+    };
+    let leader = (0..living.len()).find(|i| leads(*i));
+    let left: Vec<usize> = (0..living.len()).filter(|i| Some(*i) != leader).collect();
+    let apart = |a: usize, b: usize| closed.contains_key(&(a.min(b), a.max(b)));
+    let votes = |i: usize| left.iter().filter(|j| **j == i || !apart(i, **j)).count();
+    let elects = left.iter().any(|i| votes(*i) >= quorum);
+    let mut ways: Vec<(&(usize, usize), &String)> = closed.iter().collect();
+    ways.sort_unstable();
+    let name = |i: usize| living[i].0.node;
+    let words = ways.iter().map(|((a, b), why)| format!("{} and {} ({why})", name(*a), name(*b)));
+    let rest = match leader {
+        Some(l) if !elects => format!(
+            "While {} leads nobody notices; without it none of the others gets the {quorum} votes of {total} that it takes to \
+             lead: the real tolerance is 0",
+            name(l)
+        ),
+        Some(l) => format!("{} leads; without it another one can still be elected", name(l)),
+        None => "Who leads is not told".to_owned(),
+    };
+    let message = format!("Port 2380 is closed between living voters: {}. {rest}.", names(words, NAMED));
+    let who = names(ways.iter().map(|((a, b), _)| format!("{} and {}", name(*a), name(*b))), NAMED);
+    let last =
+        leader.filter(|_| !elects).map(|l| format!(" Until then do not restart or upgrade {}.", name(l)));
+    Some(Finding::new(TYPE, Status::True, Severity::Warn, R::EtcdPartitioned, at, message).advice(format!(
+        "Open TCP 2380 between {who}, both ways (host firewall, security group, routes, MTU).{}",
+        last.unwrap_or_default()
+    )))
 }
 
 /// Living members whose client port some nodes do not reach while the raft connection to them stands: a firewall that

@@ -89,13 +89,11 @@ fn each_way_a_url_can_be_useless_is_named_with_what_stands_there_instead() {
 fn urls_that_etcd_takes_are_not_called_useless() {
     for url in [
         "https://10.0.0.2:2380",
-        "http://10.0.0.2:2380",
         "HTTPS://10.0.0.2:2380/",
         "https://[fd00::2]:2380",
         "https://[fe80::1%eth0]:2380",
         "https://n2.example:2380",
         "https://n_2:65535",
-        "https://127.0.0.1:1",
     ] {
         assert_eq!(peer(url).reason, ReasonCode::EtcdMembersExpected, "{url}: {:#?}", peer(url));
         assert_eq!(client(url).reason, ReasonCode::EtcdMembersExpected, "{url}");
@@ -107,6 +105,42 @@ fn urls_that_etcd_takes_are_not_called_useless() {
     let alone =
         membership(etcd(1).with(|e| list_mut(e).members[0].peer_urls = vec!["unix:///run/e.sock".into()]));
     assert_eq!(alone.reason, ReasonCode::EtcdMembersExpected);
+}
+
+#[test]
+fn loopback_is_of_use_to_its_own_machine_alone() {
+    for host in ["127.0.0.1", "127.8.9.1", "localhost", "[::1]", "[::ffff:127.0.0.1]"] {
+        for (f, severity, port) in [
+            (peer(&format!("https://{host}:2380")), Severity::Error, 2380),
+            (client(&format!("https://{host}:2379")), Severity::Warn, 2379),
+        ] {
+            let instead = format!("instead https://10.0.0.2:{port}");
+            let words = ["n2", "only its own machine reaches", &instead];
+            expect(&f, Status::False, severity, ReasonCode::EtcdUrlUnusable, &words);
+        }
+    }
+    let url = || "https://127.0.0.1:2379".to_owned();
+    let beside = membership(etcd(3).with(|e| list_mut(e).members[1].client_urls.push(url())));
+    assert_eq!(beside.reason, ReasonCode::EtcdMembersExpected, "{beside:#?}");
+    let alone = membership(etcd(1).with(|e| list_mut(e).members[0].client_urls = vec![url()]));
+    assert_eq!(alone.reason, ReasonCode::EtcdMembersExpected, "{alone:#?}");
+}
+
+#[test]
+fn plain_http_among_members_with_tls_is_a_warning_and_no_error() {
+    for (f, url) in [
+        (peer("http://10.0.0.2:2380"), "instead https://10.0.0.2:2380"),
+        (client("http://10.0.0.2:2379"), "instead https://10.0.0.2:2379"),
+    ] {
+        let words = ["mixed schemes", "n2", "other members use https", url];
+        expect(&f, Status::False, Severity::Warn, ReasonCode::EtcdUrlUnusable, &words);
+    }
+    let plain = membership(etcd(3).with(|e| {
+        for (i, m) in list_mut(e).members.iter_mut().enumerate() {
+            m.peer_urls = vec![format!("http://10.0.0.{}:2380", i + 1)];
+        }
+    }));
+    assert_eq!(plain.reason, ReasonCode::EtcdMembersExpected, "{plain:#?}");
 }
 
 #[test]

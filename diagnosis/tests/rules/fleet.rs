@@ -354,7 +354,13 @@ fn nodes_without_etcd_are_no_evidence_and_clusters_without_it_are_not_judged() {
         assert_eq!(j.not_applicable[0].check, Check::Etcd);
     }
     let f = quorum(&[worker(Some(unknown(UnknownCause::PermissionDenied)))]);
-    expect(&f, Status::Unknown, Severity::Error, ReasonCode::EtcdViewsStale, &["w (PermissionDenied)"]);
+    expect(
+        &f,
+        Status::Unknown,
+        Severity::Error,
+        ReasonCode::EtcdVotersUnknown,
+        &["w (PermissionDenied: it failed)"],
+    );
     let mut nodes = cluster(3);
     nodes.push(worker(None));
     assert_eq!(quorum(&nodes).reason, ReasonCode::EtcdQuorumMet);

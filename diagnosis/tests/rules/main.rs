@@ -18,6 +18,7 @@ mod clock_service;
 mod cloud_init;
 mod credentials;
 mod dns;
+mod etcd_apart;
 mod etcd_cure;
 mod etcd_disk;
 mod etcd_foreign;

@@ -13,7 +13,8 @@ use super::ghosts::removal_needs;
 use super::links::link;
 use super::rebuilt::Leftovers;
 use super::view::{
-    Silence, display_name, endpoints_of, is_down, lacks_leader, name_of, ours, service, with_id,
+    Silence, answers_itself, display_name, endpoints_of, is_down, lacks_leader, name_of, ours, service,
+    with_id,
 };
 use crate::finding::Finding;
 use crate::wording::{Span, names};
@@ -120,7 +121,7 @@ pub(crate) fn seen_by<'a>(etcd: &'a EtcdFacts, member: &'a Member, now: Timestam
     let mut silence = None;
     for e in endpoints_of(etcd, member) {
         match &e.status {
-            Fact::Known { value, .. } => {
+            Fact::Known { value, .. } if answers_itself(e, member) => {
                 answers = true;
                 index = index.max(Some(value.raft_index));
                 sees_none = lacks_leader(value);

@@ -7,7 +7,7 @@ use outrider_protocol::{EtcdFacts, EtcdMetrics, MemberList, PeerScrape, Status};
 
 use super::histogram::{Difference, Quantile};
 use super::view::name_of;
-use crate::wording::names;
+use crate::wording::{Span, names};
 
 /// etcd's guide on tuning wants an election timeout of ten round trips at least.
 const ROUND_TRIPS_AN_ELECTION: u32 = 10;
@@ -28,6 +28,30 @@ pub(crate) fn link(metrics: &EtcdMetrics, id: &str) -> Status {
             before.map_or(Status::Unknown, |before| by_counters(before, latest))
         }
     }
+}
+
+/// What the member behind `metrics` has not heard of the member `id`, to follow a sentence: called down now, and nothing came
+/// in between two looks. A gauge by itself may be left over from a restart, while another stream has long brought news.
+pub(crate) fn cut_for(metrics: &EtcdMetrics, id: &str) -> Option<String> {
+    const SETTLED: Duration = Duration::from_secs(8);
+    let earlier = metrics.earlier.as_ref()?;
+    let (before, latest) = (earlier.peers.get(id)?, metrics.latest.peers.get(id)?);
+    let span = metrics.latest.at.since(earlier.at);
+    // A counter that began anew proves nothing of the time between.
+    let is_cut =
+        latest.active == Some(false) && latest.received_bytes <= before.received_bytes && span >= SETTLED;
+    let began_anew =
+        latest.received_bytes < before.received_bytes || latest.sent_failures < before.sent_failures;
+    let failures = latest.sent_failures - before.sent_failures;
+    (is_cut && !began_anew)
+        .then(|| format!("0 bytes received and {failures:.0} sends failed in {}", Span(span)))
+}
+
+/// Whether anything came in from the member `id` between two looks.
+pub(crate) fn brings_news(metrics: &EtcdMetrics, id: &str) -> bool {
+    let before = metrics.earlier.as_ref().and_then(|e| e.peers.get(id));
+    let latest = metrics.latest.peers.get(id);
+    before.zip(latest).is_some_and(|(before, latest)| latest.received_bytes > before.received_bytes)
 }
 
 fn by_counters(before: &PeerScrape, latest: &PeerScrape) -> Status {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use outrider_protocol::{
-    ConditionType, DataFolder, Distribution, EndpointFacts, EndpointStatus, EtcdFacts, Fact, ReasonCode as R,
-    Severity, Status, Thresholds, Timestamp, UnknownCause,
+    ConditionType, DataFolder, Distribution, EndpointFacts, EndpointStatus, EtcdFacts, Fact, MemberList,
+    ReasonCode as R, Severity, Status, Thresholds, Timestamp, UnknownCause,
 };
 
 use super::histogram::{self, Difference};
@@ -12,8 +12,8 @@ use super::learners::{self, Learner};
 use super::links::{self, Network};
 use super::quorum::Health;
 use super::view::{
-    Silence, election_timeout, is_down, lacks_leader, name_of, refused_by_learner, service, silent_for,
-    status_health,
+    Silence, cluster_id, display_name, election_timeout, is_down, lacks_leader, member_of, name_of,
+    refused_by_learner, service, silent_for, status_health,
 };
 use crate::finding::Finding;
 use crate::wording::{Bytes, Short, Span, names};
@@ -51,6 +51,9 @@ pub(super) fn judge(
             etcd.found_by
         ));
     };
+    if let Some(removed) = removed(etcd, endpoint, at) {
+        return removed;
+    }
     let url = &endpoint.endpoint;
     let status = match &endpoint.status {
         Fact::Known { value, .. } => value,
@@ -100,6 +103,52 @@ pub(super) fn judge(
         ));
     }
     reset(etcd, name, at).unwrap_or_else(|| read(etcd, endpoint, name, at, limits))
+}
+
+/// The member of this server that the list of its own cluster does not have, as `(id, list)`.
+pub(super) fn unlisted(etcd: &EtcdFacts) -> Option<(&str, &MemberList)> {
+    let list = etcd.members.value().filter(|l| !l.members.is_empty())?;
+    let local = etcd.endpoints.iter().filter(|e| e.local).max_by_key(|e| e.status.value().is_some())?;
+    let id = member_of(local)?;
+    let same = cluster_id(etcd) == list.cluster_id && !list.cluster_id.is_empty();
+    (same && list.members.iter().all(|m| m.id != id)).then_some((id, list))
+}
+
+/// A member of this server that the cluster's list does not have: a list that a quorum vouched for makes it certain. What
+/// the data folder itself tells of a removal or a reset says more.
+fn removed(etcd: &EtcdFacts, endpoint: &EndpointFacts, at: Timestamp) -> Option<Finding> {
+    let (id, list) = unlisted(etcd).filter(|(_, list)| list.linearizable)?;
+    let folder = etcd.data_folder.as_ref().and_then(Fact::value);
+    if folder.is_some_and(|f| f.tombstone || f.reset_flag) {
+        return None;
+    }
+    let how = match endpoint.status.value() {
+        Some(_) => "still answers",
+        None => "does not answer",
+    };
+    let message = format!(
+        "The member of this server (id {id}, {how} at {}) is not in the linearizable member list of cluster {}, which has {}: it \
+         was removed.",
+        endpoint.endpoint,
+        list.cluster_id,
+        names(list.members.iter().map(display_name), 7)
+    );
+    let path = folder.map_or("its data folder", |f| f.path.as_str());
+    Some(new(Status::False, Severity::Error, R::EtcdMemberRemoved, at, message).advice(format!(
+        "It does not come back with its old data. If this server is to be a member again, a person stops it, empties {path} \
+         and starts it with the same token, so that it joins as a new member; else it is taken out of service. The others \
+         need nothing for that."
+    )))
+}
+
+/// To follow the local member's name: that it may have been removed, by a list that no quorum vouched for.
+fn suspected(etcd: &EtcdFacts) -> String {
+    match unlisted(etcd).filter(|(_, list)| !list.linearizable) {
+        Some((id, _)) => format!(
+            " It (id {id}) is not in the member list that could be read, which may be stale: it may have been removed."
+        ),
+        None => String::new(),
+    }
 }
 
 /// What a person does about a member that could not be asked, where the cause tells it: the question, not the member.
@@ -201,7 +250,7 @@ fn new(status: Status, severity: Severity, reason: R, at: Timestamp, message: St
 
 fn down(etcd: &EtcdFacts, endpoint: &EndpointFacts, why: &str, at: Timestamp, now: Timestamp) -> Finding {
     let (url, since) = (&endpoint.endpoint, silent_for(endpoint, now));
-    let message = format!("The local member does not answer at {url}{since}{why}.");
+    let message = format!("The local member does not answer at {url}{since}{why}.{}", suspected(etcd));
     let folder = etcd.data_folder.as_ref().and_then(Fact::value);
     match folder {
         Some(folder) if folder.tombstone => {

@@ -13,7 +13,7 @@ use super::peers::Compared;
 use super::quorum::{Health, Tally, quorum_of};
 use super::rebuilt::{Leftovers, kubernetes_nodes};
 use super::view::{self, Seen};
-use super::{learners, peers, urls};
+use super::{learners, member, peers, urls};
 use crate::finding::Finding;
 use crate::wording::{Count, names};
 
@@ -47,13 +47,15 @@ pub(super) fn judge(
     }
     let mut found: Vec<Finding> = Vec::new();
     found.extend(other_cluster(etcd, at));
-    let answers = |m: &Member| view::endpoints_of(etcd, m).any(|e| e.status.value().is_some());
+    let answers = |m: &Member| view::endpoints_of(etcd, m).any(|e| view::answers_itself(e, m));
     found.extend(peers::listed(list, answers, at));
     found.extend(urls::judge(list, at));
     let own_urls = peers::local(etcd, list, at);
     if let Compared::Different(finding) = &own_urls {
         found.push((**finding).clone());
     }
+    let mixed = urls::mixed(list, &found, at);
+    found.extend(mixed);
     if tally.learners > 0 {
         let health: Vec<Health> = list.members.iter().map(|m| seen(etcd, list, m, now).health).collect();
         let nodes = kubernetes_nodes(etcd).unwrap_or_default().iter().map(String::as_str);
@@ -64,6 +66,7 @@ pub(super) fn judge(
     found.extend(ghosts(tally, at));
     found.extend(unstarted(list, tally, at));
     found.extend(repeated_ids(repeated, at));
+    found.extend(removed(etcd, at));
     worst_of(found)
         .unwrap_or_else(|| {
             let compared = match &etcd.kubernetes_nodes {
@@ -85,6 +88,20 @@ pub(super) fn judge(
             Finding::new(TYPE, Status::True, Severity::Ok, R::EtcdMembersExpected, at, message)
         })
         .waits(RAISE, CLEAR)
+}
+
+/// This server's own member is not among those of the list, which a quorum vouched for.
+fn removed(etcd: &EtcdFacts, at: Timestamp) -> Option<Finding> {
+    let (id, list) = member::unlisted(etcd).filter(|(_, list)| list.linearizable)?;
+    let message = format!(
+        "The list has {}, and the member of this server (id {id}) is not among them.",
+        names(list.members.iter().map(view::display_name), NAMED)
+    );
+    Some(
+        Finding::new(TYPE, Status::False, Severity::Error, R::EtcdMemberRemoved, at, message).advice(
+            "EtcdMemberHealthy of this server says what to do; the members of the list need nothing.",
+        ),
+    )
 }
 
 fn seen(etcd: &EtcdFacts, list: &MemberList, m: &Member, now: Timestamp) -> Seen {

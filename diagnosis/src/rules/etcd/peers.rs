@@ -11,7 +11,7 @@ use outrider_protocol::{
     ConditionType, EtcdFacts, Fact, Member, MemberList, ReasonCode as R, Severity, Status, Timestamp,
 };
 
-use super::view::{display_name, endpoints_of, with_id};
+use super::view::{answers_itself, display_name, endpoints_of, with_id};
 use crate::finding::Finding;
 use crate::wording::names;
 
@@ -153,7 +153,7 @@ fn local_member<'a>(etcd: &EtcdFacts, list: &'a MemberList) -> Option<&'a Member
 pub(crate) fn local(etcd: &EtcdFacts, list: &MemberList, at: Timestamp) -> Compared {
     let expected = etcd.expected.as_ref().and_then(Fact::value).filter(|e| !e.peer_urls.is_empty());
     let (Some(expected), Some(member)) = (expected, local_member(etcd, list)) else { return Compared::Not };
-    let running = endpoints_of(etcd, member).any(|e| e.local && e.status.value().is_some());
+    let running = endpoints_of(etcd, member).any(|e| e.local && answers_itself(e, member));
     let whose = format!("its configuration expects {}", names(&expected.peer_urls, NAMED));
     compare(member, &expected.peer_urls, &whose, running, at)
 }

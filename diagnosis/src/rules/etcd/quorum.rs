@@ -52,6 +52,8 @@ pub(crate) struct Voter<'a> {
     pub(crate) why: String,
     /// It answers for another cluster, that of this id.
     pub(crate) foreign: Option<String>,
+    /// Another member answers at its address.
+    pub(crate) replaced: bool,
     /// Counted, and nobody is behind it any more; `None` for a living member and where that cannot be told.
     pub(crate) ghost: Option<Ghost>,
     /// It was added and has never started: where it is to listen. Nothing of it is there that could come back.
@@ -115,16 +117,17 @@ pub(crate) enum Proof {
 }
 
 impl Voter<'_> {
-    /// It is away and may come back as the member it is: no ghost, not of another cluster, and not yet to be started.
+    /// It is away and may come back as the member it is: no ghost, not of another cluster, its address not another's, and
+    /// not yet to be started.
     pub(crate) fn may_return(&self) -> bool {
-        let is_other = self.ghost.is_some() || self.foreign.is_some() || self.unstarted.is_some();
+        let is_other = self.ghost.is_some() || self.foreign.is_some() || self.replaced || self.unstarted.is_some();
         self.health != Health::Healthy && !is_other
     }
 
     /// It answers, or may do so again without anybody being removed.
     fn is_in_reach(&self) -> bool {
         let answers = self.health != Health::Down || self.may_return() || self.unstarted.is_some();
-        self.foreign.is_none() && answers
+        self.foreign.is_none() && !self.replaced && answers
     }
 }
 

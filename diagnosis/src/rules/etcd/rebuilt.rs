@@ -98,7 +98,7 @@ impl<'a> Rebuilt<'a> {
 }
 
 /// What members of one node have in common in their names.
-fn stem(member: &str) -> String {
+pub(super) fn stem(member: &str) -> String {
     let name = member.to_ascii_lowercase();
     let name = name.strip_prefix("etcd-").unwrap_or(&name);
     match name.len().checked_sub(9).and_then(|at| name.split_at_checked(at)) {

@@ -54,6 +54,9 @@ enum Flaw<'a> {
     Socket,
     NoHost,
     Wildcard,
+    Loopback,
+    /// Plain HTTP among members that use TLS.
+    Mixed,
     Host(&'a str),
     Bare,
     NoPort,
@@ -71,6 +74,8 @@ impl Flaw<'_> {
             Self::Socket => "a socket, which no other machine reaches".to_owned(),
             Self::NoHost => "no host".to_owned(),
             Self::Wildcard => "an address that is no machine's".to_owned(),
+            Self::Loopback => "an address that only its own machine reaches".to_owned(),
+            Self::Mixed => "scheme http, and other members use https".to_owned(),
             Self::Host(host) => format!("host {host}, which is neither address nor name"),
             Self::Bare => "an IPv6 address without brackets".to_owned(),
             Self::NoPort => "no port".to_owned(),
@@ -127,6 +132,7 @@ fn parts(url: &str, of: Use) -> Parts<'_> {
                 parts.flaws.push(Flaw::Bare);
             }
             Some(flaw) => parts.flaws.push(flaw),
+            None if is_own_host(host) => parts.flaws.push(Flaw::Loopback),
             None => parts.host = Some(host),
         },
     }
@@ -176,15 +182,28 @@ fn host_flaw<'a>(host: &'a str, authority: &str) -> Option<Flaw<'a>> {
     }
 }
 
+/// Whether a URL leads to the machine that uses it, whichever that is.
+pub(crate) fn is_loopback(url: &str) -> bool {
+    parts(url, Use::Clients).flaws.contains(&Flaw::Loopback)
+}
+
+fn is_own_host(host: &str) -> bool {
+    let name = host.trim_end_matches('.').to_ascii_lowercase();
+    // "localhost" and what ends in it is loopback everywhere (RFC 6761, section 6.3).
+    name == "localhost"
+        || name.ends_with(".localhost")
+        || host.parse::<IpAddr>().is_ok_and(|a| a.to_canonical().is_loopback())
+}
+
 /// What is to stand there: the sound parts of the URL, and for the others those of the member's other URLs.
-fn instead(url: &str, member: &Member, of: Use) -> String {
+fn instead(url: &str, member: &Member, of: Use, tls: bool) -> String {
     let own = parts(url, of);
     let others = [Use::Peers, Use::Clients]
         .into_iter()
         .flat_map(|u| u.of(member).iter().map(move |url| parts(url, u)));
     let sound: Vec<Parts<'_>> = others.filter(|p| p.flaws.is_empty()).collect();
     let http = own.http || (!url.contains("://") && !sound.is_empty() && sound.iter().all(|p| p.http));
-    let scheme = if http { "http" } else { "https" };
+    let scheme = if http && !tls { "http" } else { "https" };
     let host = match own.host.or(sound.iter().find_map(|p| p.host)) {
         Some(host) if host.contains(':') => format!("[{host}]"),
         Some(host) => host.to_owned(),
@@ -198,38 +217,46 @@ struct Useless<'a> {
     member: &'a Member,
     words: String,
     instead: String,
+    /// Its scheme is all that is wrong with it.
+    mixed: bool,
 }
 
 fn useless<'a>(list: &'a MemberList, of: Use) -> Vec<Useless<'a>> {
     let alone = list.members.len() < 2;
+    let all = || list.members.iter().flat_map(|m| of.of(m)).map(|url| parts(url, of));
+    let tls = all().any(|p| p.flaws.is_empty() && !p.http);
     let mut found = Vec::new();
     for member in &list.members {
         let urls = of.of(member);
         if urls.is_empty() && of == Use::Peers {
-            let instead = instead("", member, of);
+            let instead = instead("", member, of, tls);
             let words = format!("none of {} (none recorded; instead {instead})", display_name(member));
-            found.push(Useless { member, words, instead });
+            found.push(Useless { member, words, instead, mixed: false });
         }
         let usable = urls.iter().any(|url| parts(url, of).flaws.is_empty());
         for url in urls {
             let mut flaws = parts(url, of).flaws;
             // Alone, or beside a way for others, a socket harms nobody; peer URLs without brackets have a rule of their own.
             flaws.retain(|flaw| match flaw {
-                Flaw::Socket => !alone && !usable,
+                Flaw::Socket | Flaw::Loopback => !alone && !usable,
                 Flaw::Bare => of == Use::Clients,
                 // etcd itself wants one; what reads it without takes the usual one.
                 Flaw::NoPort => !parts(url, of).flaws.contains(&Flaw::Bare),
                 _ => true,
             });
+            let mixed = flaws.is_empty() && tls && parts(url, of).http;
+            if mixed {
+                flaws.push(Flaw::Mixed);
+            }
             if flaws.is_empty() {
                 continue;
             }
-            let instead = instead(url, member, of);
+            let instead = instead(url, member, of, tls);
             let shown: String = url.chars().filter(|c| !c.is_control()).take(120).collect();
             let shown = if shown.trim().is_empty() { "\"\"".to_owned() } else { shown.trim().to_owned() };
             let kinds = names(flaws.iter().map(Flaw::words), 4);
             let words = format!("{shown} of {} ({kinds}; instead {instead})", display_name(member));
-            found.push(Useless { member, words, instead });
+            found.push(Useless { member, words, instead, mixed });
         }
     }
     found
@@ -237,23 +264,32 @@ fn useless<'a>(list: &'a MemberList, of: Use) -> Vec<Useless<'a>> {
 
 /// URLs of `list` that nobody can use.
 pub(crate) fn judge(list: &MemberList, at: Timestamp) -> Vec<Finding> {
-    [Use::Peers, Use::Clients].into_iter().filter_map(|of| finding(list, of, at)).collect()
+    [Use::Peers, Use::Clients].into_iter().filter_map(|of| finding(list, of, false, at)).collect()
 }
 
-fn finding(list: &MemberList, of: Use, at: Timestamp) -> Option<Finding> {
-    let found = useless(list, of);
+/// Plain HTTP among members that use TLS, unless `found` has told of a member's scheme already.
+pub(crate) fn mixed(list: &MemberList, found: &[Finding], at: Timestamp) -> Vec<Finding> {
+    if found.iter().any(|f| f.reason == R::EtcdPeerUrlMismatch) {
+        return Vec::new();
+    }
+    [Use::Peers, Use::Clients].into_iter().filter_map(|of| finding(list, of, true, at)).collect()
+}
+
+fn finding(list: &MemberList, of: Use, mixed: bool, at: Timestamp) -> Option<Finding> {
+    let found: Vec<Useless<'_>> = useless(list, of).into_iter().filter(|u| u.mixed == mixed).collect();
     if found.is_empty() {
         return None;
     }
+    let what = if mixed { "of mixed schemes" } else { "that nobody can use" };
     let message = format!(
-        "The member list records {} URLs that nobody can use: {}.",
+        "The member list records {} URLs {what}: {}.",
         of.word(),
         names(found.iter().map(|u| &u.words), NAMED)
     );
     let wanted = names(found.iter().map(|u| format!("{} for {}", u.instead, with_id(u.member))), NAMED);
     let (severity, advice) = match of {
         Use::Peers => (
-            Severity::Error,
+            if mixed { Severity::Warn } else { Severity::Error },
             format!(
                 "Members reach each other by peer URLs alone: {wanted}. RKE2 and K3s take it from the first node-ip, others from \
                  --initial-advertise-peer-urls; what is recorded already a person changes while quorum holds. Outrider does not \

@@ -1,7 +1,7 @@
 //! Who of a member list is healthy, as one node's endpoints show it.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use outrider_protocol::{
@@ -10,7 +10,8 @@ use outrider_protocol::{
 
 use super::alarms;
 use super::quorum::{Ghost, Health, Proof, Tally, Voter, label};
-use super::rebuilt::{Rebuilt, has_node};
+use super::rebuilt::{Rebuilt, has_node, stem};
+use super::urls::is_loopback;
 use crate::wording::Span;
 
 /// etcd's own default, and what RKE2 and K3s set (`facts/etcd.md`, section 2).
@@ -121,15 +122,49 @@ pub(crate) fn publishes(member: &Member, e: &EndpointFacts) -> bool {
     !endpoint.is_empty() && member.client_urls.iter().any(|url| url.trim_end_matches('/') == endpoint)
 }
 
-/// Endpoints that belong to `member`: by their id, then by the published URLs.
+/// Whether the endpoint tells of `member` of `list`: by its id; by the published URL where no id is known, and where another
+/// member answers there, for then this one does not (D10).
+pub(crate) fn tells_of(e: &EndpointFacts, member: &Member, list: Option<&MemberList>) -> bool {
+    match member_of(e) {
+        Some(id) => id == member.id || (publishes(member, e) && took_its_place(e, id, member, list)),
+        None => publishes(member, e),
+    }
+}
+
+/// Whether the member `id` that answers at the URL of `member` stands in its place: one that the list does not have, or
+/// one of the same node. Two members of different nodes that publish one URL are a fault of the URL.
+fn took_its_place(e: &EndpointFacts, id: &str, member: &Member, list: Option<&MemberList>) -> bool {
+    let (Some(status), Some(list)) = (e.status.value(), list) else { return false };
+    // On loopback everybody answers for himself.
+    if status.member_id.is_empty() || is_loopback(&e.endpoint) {
+        return false;
+    }
+    match list.members.iter().find(|m| m.id == id) {
+        Some(other) => !member.name.is_empty() && stem(&other.name) == stem(&member.name),
+        None => true,
+    }
+}
+
+/// Ids of the members none of which has another of its own node beside it in `list`.
+pub(crate) fn sole_of_their_nodes(list: &MemberList) -> HashSet<&str> {
+    let mut of: HashMap<String, usize> = HashMap::with_capacity(list.members.len());
+    list.members.iter().for_each(|m| *of.entry(stem(&m.name)).or_default() += 1);
+    let sole = list.members.iter().filter(|m| m.name.is_empty() || of.get(&stem(&m.name)) == Some(&1));
+    sole.map(|m| m.id.as_str()).collect()
+}
+
+/// Whether `member` itself answered at the endpoint, which tells of it.
+pub(crate) fn answers_itself(e: &EndpointFacts, member: &Member) -> bool {
+    e.status.value().is_some_and(|s| s.member_id.is_empty() || s.member_id == member.id)
+}
+
+/// Endpoints that tell of `member`, as [`tells_of`] has it.
 pub(crate) fn endpoints_of<'a>(
     etcd: &'a EtcdFacts,
     member: &'a Member,
 ) -> impl Iterator<Item = &'a EndpointFacts> {
-    etcd.endpoints.iter().filter(move |e| match member_of(e) {
-        Some(id) => id == member.id,
-        None => publishes(member, e),
-    })
+    let list = etcd.members.value();
+    etcd.endpoints.iter().filter(move |e| tells_of(e, member, list))
 }
 
 /// What is seen of one member.
@@ -140,11 +175,13 @@ pub(crate) struct Seen {
     pub(crate) why: String,
     /// It answers for another cluster, that of this id.
     pub(crate) foreign: Option<String>,
+    /// Another member answers at its address: it does not come back.
+    pub(crate) replaced: bool,
 }
 
 impl Seen {
     pub(crate) fn new(health: Health, why: impl Into<String>) -> Self {
-        Self { health, why: why.into(), foreign: None }
+        Self { health, why: why.into(), foreign: None, replaced: false }
     }
 }
 
@@ -155,7 +192,7 @@ pub(crate) fn health<'e>(
     member: &Member,
     now: Timestamp,
 ) -> Seen {
-    let seen = endpoints.map(|e| endpoint_health(e, cluster_id, now));
+    let seen = endpoints.map(|e| endpoint_health(e, cluster_id, member, now));
     seen.max_by_key(|seen| seen.health).unwrap_or_else(|| {
         if member.name.is_empty() {
             Seen::new(Health::Down, "was added and has never started")
@@ -194,9 +231,21 @@ pub(crate) fn silent_for(e: &EndpointFacts, now: Timestamp) -> String {
     silence.map(|d| format!(" for {}", Span(d))).unwrap_or_default()
 }
 
-fn endpoint_health(e: &EndpointFacts, cluster_id: &str, now: Timestamp) -> Seen {
+fn endpoint_health(e: &EndpointFacts, cluster_id: &str, member: &Member, now: Timestamp) -> Seen {
     let since = silent_for(e, now);
     match &e.status {
+        Fact::Known { value: other, .. } if !answers_itself(e, member) => {
+            let foreign = Some(&other.cluster_id).filter(|id| !id.is_empty() && *id != cluster_id);
+            let of = if other.cluster_id.is_empty() { "an unknown cluster" } else { "cluster" };
+            let why = format!(
+                "does not run any more: another member, id {} of {}, answers at its address {}",
+                other.member_id,
+                [of, &other.cluster_id].join(" ").trim_end(),
+                e.endpoint
+            );
+            let foreign = foreign.filter(|_| !cluster_id.is_empty()).cloned();
+            Seen { foreign, replaced: true, ..Seen::new(Health::Down, why) }
+        }
         Fact::Known { value: status, .. } => status_health(status, cluster_id),
         Fact::Unknown { cause, detail, .. } if is_down(cause) => {
             let hangs = match Silence::of(e) {
