@@ -201,21 +201,23 @@ pub(crate) fn advice_for_cause(cause: &UnknownCause) -> &'static str {
             "Give Outrider's user or its root helper access to what is named above; nothing else is wrong with the check."
         }
         C::ConnectionRefused => {
-            "Nothing listens at the address above: see whether its service runs, and what its log ends with."
+            "Nothing listens where it was asked: see whether its service runs, and what its log ends with."
         }
         C::Unreachable => "Check the way there: route, firewall, and whether the peer closed the connection.",
         C::NameNotResolved => {
             "See what this machine's resolver says of the name above (getent ahosts NAME), and whether it is spelt right."
         }
         C::TlsFailed => {
-            "See which certificate is shown at the address above (openssl s_client -connect ADDRESS -showcerts), and which CA is \
+            "See which certificate is shown where it was asked (openssl s_client -connect HOST:PORT -showcerts), and which CA is \
              trusted here."
         }
         C::Unauthenticated => {
             "The credential is not accepted: check which one is used and whether it was replaced."
         }
         C::Forbidden => "The credential is known and lacks the right: check the role behind it.",
-        C::InvalidAnswer => "See what answers at the address above: it is not what the check expects there.",
+        C::InvalidAnswer => {
+            "See what the file holds, or what answers where it was asked: it is not what the check expects there."
+        }
         C::Unavailable => "The peer answers and cannot serve now; its own state says why.",
         C::Unsupported => "The peer's version does not know this call; nothing is broken by that.",
         C::InvalidInput => "Correct the file or setting named above.",

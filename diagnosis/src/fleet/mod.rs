@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use outrider_protocol::{
-    Check, ConditionType, NotApplicable, ReasonCode as R, Severity, Status, Timestamp, UnknownCause,
+    Check, ConditionType, Fact, NotApplicable, ReasonCode as R, Severity, Status, Timestamp, UnknownCause,
 };
 
 pub use paths::{matrices, paths_of};
@@ -154,8 +154,8 @@ fn unread(joined: &Joined<'_>) -> Option<Vec<Finding>> {
     let nodes = names(told.iter().map(|q| q.node), NAMED);
     let advice = match first {
         UnknownCause::PermissionDenied => format!(
-            "The agents of {nodes} may not read what the detail names: they run as root by default; see their unit's user and \
-             the owner and mode of that file. This says nothing of etcd itself."
+            "The agents of {nodes} may not read what the detail names. They have no rights of their own: outrider-helper opens root's \
+             files for them (systemctl status outrider-helper.socket there). This says nothing of etcd itself."
         ),
         UnknownCause::NotYetRead => {
             format!("Wait: the agents of {nodes} have not read etcd yet since they started.")
@@ -171,6 +171,36 @@ fn unread(joined: &Joined<'_>) -> Option<Vec<Finding>> {
     Some(unknown(Severity::Error, R::EtcdVotersUnknown, joined.now, &message, &advice))
 }
 
+/// Reports that count, and none has a member list: who could not read it, and why.
+fn no_list(joined: &Joined<'_>) -> Vec<Finding> {
+    let reports = Count(joined.group.len(), "report");
+    let mut why: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+    for view in &joined.group {
+        if let Fact::Unknown { cause, detail, .. } = &view.etcd.members {
+            why.entry((cause.as_str(), detail.trim_end_matches('.'))).or_default().push(view.node);
+        }
+    }
+    let said = why.iter().map(|((cause, detail), who)| format!("{} ({cause}: {detail})", names(who, NAMED)));
+    let message = match names(said, NAMED) {
+        nobody if nobody.is_empty() => format!("{reports} and no member list among them."),
+        said => format!("{reports} and no member list among them: it could not be read by {said}."),
+    };
+    let tls =
+        |view: &&View<'_>| matches!(&view.etcd.members, Fact::Unknown { cause: UnknownCause::TlsFailed, .. });
+    let refused = names(joined.group.iter().filter(tls).map(|view| view.node), NAMED);
+    if refused.is_empty() || joined.group.iter().any(View::lives) {
+        return unknown(Severity::Warn, R::EtcdNoMembers, joined.at, &message, quorum::NO_MEMBERS_ADVICE);
+    }
+    // By no way that ends in TLS can anybody ask: etcdctl fails as the check does.
+    let message = format!("No member of etcd lets its own server in, so its clients are out. {message}");
+    let advice = format!(
+        "See CertificatesValid of {refused}: etcdctl fails there for the same reason. Where what etcd shows has ended, the restart \
+         that CertificatesValid names is the cure: one server after the other, on to the next without waiting for the first to be \
+         healthy, for quorum is back only when most of them show new certificates."
+    );
+    unknown(Severity::Error, R::TlsFailed, joined.at, &message, &advice)
+}
+
 fn judge_views(joined: &Joined<'_>) -> Vec<Finding> {
     let mut findings = Vec::with_capacity(4);
     let split = membership::split(joined);
@@ -182,11 +212,8 @@ fn judge_views(joined: &Joined<'_>) -> Vec<Finding> {
         findings.push(membership::judge(joined, list, &tally, split));
         findings.push(versions::judge(joined, list));
     } else {
-        let message = format!("{} and no member list among them.", Count(joined.group.len(), "report"));
-        let unknown =
-            unknown(Severity::Warn, R::EtcdNoMembers, joined.at, &message, quorum::NO_MEMBERS_ADVICE);
         findings.extend(
-            unknown
+            no_list(joined)
                 .into_iter()
                 .filter(|f| split.as_ref().is_none_or(|split| split.condition_type != f.condition_type)),
         );

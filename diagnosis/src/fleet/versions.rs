@@ -55,6 +55,13 @@ pub(super) fn judge(joined: &Joined<'_>, list: &MemberList) -> Finding {
         return Finding::unknown(TYPE, &UnknownCause::Unavailable, Severity::Info, at, message);
     };
     let word = |(major, minor, patch): &(u32, u32, u32)| format!("{major}.{minor}.{patch}");
+    if by_version.len() == 1 && !unreadable.is_empty() {
+        let message =
+            format!("Whether all members run one version cannot be told: etcd {} on {of}.", word(lowest));
+        return Finding::unknown(TYPE, &UnknownCause::InvalidAnswer, Severity::Info, at, message).advice(
+            "Ask those that are named by hand (etcdctl endpoint status -w table): what answers there may be no etcd, or a proxy.",
+        );
+    }
     if by_version.len() == 1 {
         let message = format!("etcd {} on {of}.", word(lowest));
         return Finding::new(TYPE, Status::True, Severity::Ok, R::EtcdVersionsEqual, at, message);

@@ -12,9 +12,9 @@ use outrider_protocol::{
 };
 
 use self::peers::Whose;
-use super::unread;
+use super::{certificates, unread};
 use crate::finding::Finding;
-use crate::wording::{Span, names};
+use crate::wording::{Moment, Span, names};
 
 const TYPE: ConditionType = ConditionType::ClockSynchronized;
 const RAISE: Duration = Duration::from_secs(60);
@@ -102,6 +102,22 @@ pub(super) fn judge(clock: &ClockFacts, at: Timestamp, facts: &NodeFacts) -> Fin
             "This clock {vouch} and differs from those of {who}, by the Date of their answers; {keeper}."
         );
         return peer_wrong(at, message);
+    }
+    if let Some((path, by)) = certificates::written_ahead(facts) {
+        // Certificates that begin in its future too leave no doubt who is wrong.
+        let severity = if peers::begins_latest(facts).is_some() { Severity::Error } else { Severity::Warn };
+        let kept = if is_kept { "the kernel calls it synchronised" } else { "nobody disciplines it" };
+        let message = format!(
+            "{path} was written {by} ahead of this clock: it is behind, or was ahead then; {kept}, {keeper}."
+        );
+        return Finding::new(TYPE, Status::False, severity, ReasonCode::ClockSkewed, at, message)
+            .waits(RAISE, CLEAR)
+            .advice(format!(
+                "Compare this clock with another (date -u; here it is {}). If it is behind, repair this machine's time service \
+                 (chronyc tracking, timedatectl) and judge no end by this clock until then. If it is right, the date of that \
+                 file is wrong (stat {path}): nothing else follows from it, and touch puts it right.",
+                Moment(facts.now)
+            ));
     }
     let early = peers::begins_latest(facts).map_or_else(String::new, |from| {
         format!(

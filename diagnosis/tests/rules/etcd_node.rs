@@ -175,8 +175,33 @@ fn d20_a_large_database_says_how_long_and_how_much() {
     );
     let f = found(sized(4_000_000_000, None), ConditionType::EtcdSpace);
     assert_eq!((f.severity, &f.reason), (Severity::Info, &ReasonCode::EtcdDatabaseLarge), "{f:#?}");
-    let f = found(sized(900_000_000, Some(1)), ConditionType::EtcdSpace);
+    let f = found(sized(900_000_000, Some(100_000_000)), ConditionType::EtcdSpace);
     assert_eq!(f.reason, ReasonCode::EtcdSpaceFree, "{f:#?}");
+}
+
+#[test]
+fn a_full_file_system_is_told_while_etcd_still_runs() {
+    let words = [
+        "has 0 bytes left",
+        "67.1 MB",
+        "ends at the first write that fails",
+        "Make room on that file system",
+    ];
+    let f = found(sized(900_000_000, Some(0)), ConditionType::EtcdSpace);
+    expect(&f, Status::True, Severity::Warn, ReasonCode::EtcdSpaceLow, &words);
+    // What is wrong besides keeps its say, and the cure of the disk comes first.
+    let f = found(
+        sized(8_000_000_000, Some(0)).with(|e| {
+            e.alarms = known(vec![AlarmFacts { member_id: world::member(1).id, kind: "NOSPACE".into() }]);
+        }),
+        ConditionType::EtcdSpace,
+    );
+    expect(&f, Status::False, Severity::Error, ReasonCode::EtcdNoSpace, &words);
+    assert!(f.advice.starts_with("Make room on that file system"), "{f:#?}");
+    // Down, it is told as the cause of that.
+    let f =
+        found(sized(900_000_000, Some(0)).with(|e| world::kill(e, 1, 600)), ConditionType::EtcdMemberHealthy);
+    expect(&f, Status::False, Severity::Error, ReasonCode::EtcdMemberDown, &["has 0 bytes left"]);
 }
 
 #[test]

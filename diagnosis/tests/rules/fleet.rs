@@ -377,6 +377,36 @@ fn no_list_in_any_report_is_unknown() {
     assert_eq!(quorum(&nodes).reason, ReasonCode::EtcdQuorumMet, "the others have a list");
 }
 
+#[test]
+fn etcd_that_lets_no_client_in_is_an_error_with_names_and_cause() {
+    let refused =
+        || Fact::unknown(UnknownCause::TlsFailed, "the peer's certificate has expired", "test", now());
+    let mut nodes = cluster(3);
+    for n in &mut nodes {
+        view(n, |e| {
+            e.members = refused();
+            e.endpoints
+                .iter_mut()
+                .for_each(|e| e.status = Fact::unknown(UnknownCause::TlsFailed, "x", "test", now()));
+        });
+    }
+    let words = [
+        "3 reports",
+        "n1, n2, n3 (TlsFailed: the peer's certificate has expired)",
+        "CertificatesValid of n1, n2, n3",
+    ];
+    expect(&quorum(&nodes), Status::Unknown, Severity::Error, ReasonCode::TlsFailed, &words);
+    expect(&membership(&nodes), Status::Unknown, Severity::Error, ReasonCode::TlsFailed, &words);
+    assert!(quorum(&nodes).advice.contains("one server after the other"));
+    // A member that answers its own server: not all are shut.
+    let healthy = cluster(3).remove(0);
+    view(&mut nodes[0], |e| match healthy.etcd {
+        Some(Fact::Known { value, .. }) => e.endpoints = value.endpoints,
+        _ => panic!("known"),
+    });
+    expect(&quorum(&nodes), Status::Unknown, Severity::Warn, ReasonCode::EtcdNoMembers, &words[..2]);
+}
+
 proptest! {
     #![proptest_config(crate::properties())]
 

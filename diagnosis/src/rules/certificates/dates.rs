@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use outrider_protocol::{
-    CertificateFacts, CertificateUse, CertificatesFacts, NodeFacts, ReasonCode as R, Severity, Status,
-    Timestamp,
+    CertificateFacts, CertificateFile, CertificateUse, CertificatesFacts, Fact, NodeFacts, ReasonCode as R,
+    Severity, Status, Timestamp,
 };
 
 use super::{Candidate, Link, Part, View};
@@ -24,15 +24,30 @@ pub(super) fn trust(facts: &NodeFacts, certificates: &CertificatesFacts) -> Trus
     if let Trust::Skewed { .. } = trust {
         return trust;
     }
-    let ahead = |file: &&outrider_protocol::CertificateFile| {
-        file.modified.is_some_and(|modified| modified.since(facts.now) > WRITTEN_AHEAD)
-    };
-    if let Some(file) = certificates.files.iter().find(ahead) {
-        let by = Span(file.modified.unwrap_or_default().since(facts.now));
-        let why = format!("{} was written {by} ahead of this clock, which must be behind", file.path);
-        return Trust::Doubtful { why, behind: true };
+    match ahead(facts, certificates) {
+        Some((path, by)) => Trust::Doubtful {
+            why: format!("{path} was written {by} ahead of this clock, which must be behind"),
+            behind: true,
+        },
+        None => trust,
     }
-    trust
+}
+
+/// The file written farthest ahead of this clock, and how far, where no other clock vouches for this one.
+fn ahead<'a>(facts: &NodeFacts, certificates: &'a CertificatesFacts) -> Option<(&'a str, Span)> {
+    let clock = facts.checks.clock.as_ref().and_then(Fact::value);
+    if clock.is_some_and(|clock| clock.coordinator.value().is_some()) {
+        return None;
+    }
+    let by = |file: &CertificateFile| Some(file.modified?.since(facts.now)).filter(|by| *by > WRITTEN_AHEAD);
+    let all = certificates.files.iter().filter_map(|file| Some((file.path.as_str(), by(file)?)));
+    // The first of equals, as they were read.
+    all.reduce(|far, other| if other.1 > far.1 { other } else { far }).map(|(path, by)| (path, Span(by)))
+}
+
+/// What this machine's own files say against its clock: the path, and how far ahead it was written.
+pub(in crate::rules) fn written_ahead(facts: &NodeFacts) -> Option<(&str, Span)> {
+    ahead(facts, facts.checks.certificates.as_ref().and_then(Fact::value)?)
 }
 
 /// What the dates of one way to the authority say at one instant.

@@ -7,6 +7,7 @@
 
 mod authority;
 mod dates;
+mod dialled;
 mod files;
 mod pair;
 mod renewal;
@@ -17,9 +18,10 @@ use std::time::Duration;
 
 use outrider_protocol::{
     CertificateFacts, CertificateFile, CertificateUse, CertificatesFacts, ConditionType, Fact, NodeFacts,
-    Severity, Timestamp,
+    ServedCertificate, Severity, Timestamp,
 };
 
+pub(super) use self::dates::written_ahead;
 use self::reserve::Reserve;
 pub(super) use self::served::covers;
 use crate::candidate::{self, Candidate};
@@ -49,18 +51,25 @@ struct View<'a> {
     days: [i64; 3],
     clock: Trust,
     reserve: Reserve,
+    own: Option<dialled::Own<'a>>,
 }
 
 impl<'a> View<'a> {
-    fn of(certificates: &'a CertificatesFacts, at: Timestamp, facts: &NodeFacts) -> Self {
-        Self {
+    fn of(certificates: &'a CertificatesFacts, at: Timestamp, facts: &'a NodeFacts) -> Self {
+        let mut view = Self {
             facts: certificates,
             at,
             now: facts.now,
             days: facts.thresholds.certificate_days,
             clock: dates::trust(facts, certificates),
             reserve: Reserve::of(facts, certificates),
+            own: dialled::Own::of(facts),
+        };
+        if matches!(view.reserve, Reserve::Unknown { .. }) && reserve::is_refused(facts) {
+            let ended = view.etcd_ports().find_map(|served| view.ended(served));
+            view.reserve = ended.map_or(view.reserve, |why| Reserve::Shut { why });
         }
+        view
     }
 
     /// `advice`, which names a restart of this server, with what etcd's quorum has to say to it.
@@ -70,22 +79,26 @@ impl<'a> View<'a> {
 
     /// Why nobody takes this server's member of etcd for what it is, in words that follow a colon.
     fn trouble(&self) -> Option<String> {
-        let ports = self.facts.served.iter().filter(|served| served.name.starts_with("etcd"));
-        ports.clone().find_map(|served| {
-            let file = self.file(&served.file);
-            if let Some(file) = file.filter(|file| pair::is_mismatched(file)) {
-                return Some(format!("{} and its key are of different pairs", file.path));
+        self.etcd_ports().find_map(|served| match self.file(&served.file) {
+            Some(file) if pair::is_mismatched(file) => {
+                Some(format!("{} and its key are of different pairs", file.path))
             }
-            let shown = served.chain.value().and_then(|chain| chain.first());
-            let on_disk = file.and_then(|file| file.certificates.value()?.first());
-            let leaf = shown.or(on_disk).filter(|leaf| dates::has_ended(self, leaf))?;
-            let of = if shown.is_some() {
-                format!("{} at {}", served.name, served.peer)
-            } else {
-                served.file.clone()
-            };
-            Some(format!("the certificate of {of} ended on {}", Moment(leaf.not_after)))
+            _ => self.ended(served),
         })
+    }
+
+    fn etcd_ports(&self) -> impl Iterator<Item = &'a ServedCertificate> + use<'a> {
+        self.facts.served.iter().filter(|served| served.name.starts_with("etcd"))
+    }
+
+    /// That the certificate of this port has ended, in words that follow a colon.
+    fn ended(&self, served: &ServedCertificate) -> Option<String> {
+        let shown = served.chain.value().and_then(|chain| chain.first());
+        let on_disk = self.file(&served.file).and_then(|file| file.certificates.value()?.first());
+        let leaf = shown.or(on_disk).filter(|leaf| dates::has_ended(self, leaf))?;
+        let of =
+            if shown.is_some() { format!("{} at {}", served.name, served.peer) } else { served.file.clone() };
+        Some(format!("the certificate of {of} ended on {}", Moment(leaf.not_after)))
     }
 
     fn file(&self, path: &str) -> Option<&'a CertificateFile> {
@@ -133,6 +146,9 @@ pub(super) fn beside(mut finding: Finding, facts: &NodeFacts) -> Finding {
         return finding;
     };
     let view = View::of(certificates, facts.now, facts);
+    if let Some(cure) = view.reserve.cure() {
+        return finding.advice(cure);
+    }
     let Some(trouble) = view.trouble() else { return finding };
     let what = match view.reserve.out() {
         Some(member) if view.reserve.is_lost() => format!(

@@ -5,13 +5,16 @@
 //! and takes nothing where the member is out already, whatever else is true. Nobody restarts blindly: where it cannot be
 //! told, that is said first.
 
-use outrider_protocol::{CertificateUse, CertificatesFacts, Fact, NodeFacts};
+use outrider_protocol::{CertificateUse, CertificatesFacts, Fact, NodeFacts, UnknownCause};
 
 use crate::rules::etcd::quorum::{Health, Proof, Tally, quorum_of};
 use crate::rules::etcd::{rebuilt, view};
-use crate::wording::names;
+use crate::wording::{names, upper};
 
 const NAMED: usize = 7;
+/// Where all have ended no server is healthy before most are through: to wait for the first would be to wait for ever.
+const GO_ON: &str = "One server after the other; where those of the others have ended too, go on to the next without waiting \
+                     for this one to be healthy, for quorum is back only when most of them show new certificates.";
 
 /// What a restart of this server does to etcd.
 pub(super) enum Reserve {
@@ -25,6 +28,8 @@ pub(super) enum Reserve {
     Needed { member: String, numbers: String, away: String },
     /// Quorum is lost already, and this member is not in it.
     Lost { member: String, numbers: String, away: String },
+    /// What etcd shows here has ended, for this reason, and no read gets past it: nobody loses by a restart.
+    Shut { why: String },
     /// Nobody knows.
     Unknown { why: String },
 }
@@ -148,6 +153,11 @@ impl Reserve {
                      it{why}.{others}"
                 )
             }
+            Self::Shut { why } => format!(
+                "{advice} {}: nobody who verifies it can use this etcd, so the restart of exactly this server is the cure and \
+                 needs no member list. {GO_ON}",
+                upper(why)
+            ),
             Self::Unknown { why } => format!(
                 "First see that etcd tolerates it (EtcdQuorum: at least 1 more), for {why}; then restart, one server at a \
                  time. {advice}"
@@ -160,12 +170,34 @@ impl Reserve {
         matches!(self, Self::Lost { .. })
     }
 
+    /// What ends the outage where only a restart of this server does, in place of advice that asks etcd first.
+    pub(super) fn cure(&self) -> Option<String> {
+        let Self::Shut { why } = self else { return None };
+        Some(format!(
+            "{}: nobody who verifies it can use this etcd, and etcdctl fails for the same reason. The restart of exactly this \
+             server is the cure (CertificatesValid says how). {GO_ON}",
+            upper(why)
+        ))
+    }
+
     /// Whether a restart of this server takes nothing from etcd because its member is out.
     pub(super) fn out(&self) -> Option<&str> {
         match self {
             Self::Held { member, is_out: true, .. } | Self::Lost { member, .. } => Some(member),
             _ => None,
         }
+    }
+}
+
+/// Whether no client gets past the TLS of this server's etcd: neither its members nor its own state could be read.
+pub(super) fn is_refused(facts: &NodeFacts) -> bool {
+    match &facts.checks.etcd {
+        Some(Fact::Unknown { cause, .. }) => *cause == UnknownCause::TlsFailed,
+        Some(Fact::Known { value: etcd, .. }) => {
+            matches!(&etcd.members, Fact::Unknown { cause: UnknownCause::TlsFailed, .. })
+                && !etcd.endpoints.iter().any(|e| e.local && e.status.value().is_some())
+        }
+        _ => false,
     }
 }
 

@@ -8,7 +8,7 @@ use outrider_protocol::{
 };
 
 use super::dates::{Dated, Verdict, at_most, candidate};
-use super::{Candidate, Part, RAISE, TYPE, View, authority, pair, renewal, worst};
+use super::{Candidate, Part, RAISE, TYPE, View, authority, dialled, pair, renewal, worst};
 use crate::finding::Finding;
 use crate::wording::{Moment, Span, names};
 
@@ -50,7 +50,7 @@ pub(super) fn judge(view: &View<'_>, served: &ServedCertificate) -> Option<Findi
     candidates.extend(pair::weak(&view.path_of(chain), &what));
     candidates.extend(wrong_issuer(served, leaf));
     candidates.extend(on_disk.and_then(|file| differs(view, served, leaf, file)));
-    candidates.extend(wrong_names(view, served, leaf));
+    candidates.extend(dialled::uncovered(view, served, leaf).or_else(|| wrong_names(view, served, leaf)));
     candidates.extend(missing_names(view, served, leaf));
     worst(subject, view.at, candidates)
 }
@@ -262,13 +262,14 @@ fn restart(view: &View<'_>, served: &ServedCertificate) -> String {
             key_beside(file)
         ));
     }
-    let hint = match served.name.as_str() {
-        "etcd" | "etcd-peer" => {
-            " etcd itself reads its files at every handshake: if it still differs then, it was given other files."
-        }
-        _ => "",
-    };
-    weighed(format!("Restart needed: the process holds the old one ({how}).{hint}"))
+    if served.name.starts_with("etcd") {
+        return weighed(format!(
+            "Restart needed ({how}): etcd reads its files at every handshake, and does not see this one. A file that is mounted \
+             into a container by itself stays the old one there when it is replaced. If it still differs then, etcd was given \
+             other files.",
+        ));
+    }
+    weighed(format!("Restart needed: the process holds the old one ({how})."))
 }
 
 /// Whether that restart takes etcd's member away: RKE2's and K3s' services run it, elsewhere it is a process of its own.

@@ -295,7 +295,7 @@ fn down(etcd: &EtcdFacts, endpoint: &EndpointFacts, why: &str, at: Timestamp, no
 
 /// Size of a piece of etcd's write-ahead log, which is set aside before it is written (etcd-io/etcd,
 /// `server/storage/wal/wal.go`, `SegmentSizeBytes`).
-const NEXT_SEGMENT: u64 = 64 * 1024 * 1024;
+pub(super) const NEXT_SEGMENT: u64 = 64 * 1024 * 1024;
 
 fn down_advice(etcd: &EtcdFacts, endpoint: &EndpointFacts) -> String {
     let (url, service) = (&endpoint.endpoint, service(&etcd.distribution));

@@ -4,6 +4,7 @@
 
 pub(crate) mod alarms;
 mod disk;
+mod full_disk;
 pub(crate) mod ghosts;
 mod histogram;
 pub(crate) mod learners;
@@ -42,16 +43,19 @@ pub(crate) fn judge(out: &mut Judgement, etcd: &EtcdFacts, at: Timestamp, facts:
             out.findings.push(membership::judge(etcd, &list, &repeated, &tally, at, facts));
         }
         other => {
-            out.findings.push(no_list(ConditionType::EtcdQuorum, etcd, other, at));
+            let quorum = no_list(ConditionType::EtcdQuorum, etcd, other, at);
+            out.findings.push(certificates::beside(quorum, facts));
             let other_cluster = membership::other_cluster(etcd, at);
-            out.findings.push(
-                other_cluster.unwrap_or_else(|| no_list(ConditionType::EtcdMembership, etcd, other, at)),
-            );
+            out.findings.push(other_cluster.unwrap_or_else(|| {
+                certificates::beside(no_list(ConditionType::EtcdMembership, etcd, other, at), facts)
+            }));
         }
     }
     let member = member::judge(etcd, standing, at, facts.now, &facts.thresholds);
     out.findings.push(certificates::beside(member, facts));
-    out.findings.push(space::judge(etcd, at, facts.now, &facts.thresholds));
+    let space = full_disk::beside(space::judge(etcd, at, facts.now, &facts.thresholds), etcd, at);
+    let is_refused = space.reason == ReasonCode::TlsFailed;
+    out.findings.push(if is_refused { certificates::beside(space, facts) } else { space });
     out.findings.push(disk::judge(etcd, at, facts.now, &facts.thresholds));
     out.findings.extend(snapshots::judge(etcd, at, facts.now));
 }

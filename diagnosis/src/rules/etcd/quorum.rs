@@ -120,7 +120,8 @@ impl Voter<'_> {
     /// It is away and may come back as the member it is: no ghost, not of another cluster, its address not another's, and
     /// not yet to be started.
     pub(crate) fn may_return(&self) -> bool {
-        let is_other = self.ghost.is_some() || self.foreign.is_some() || self.replaced || self.unstarted.is_some();
+        let is_other =
+            self.ghost.is_some() || self.foreign.is_some() || self.replaced || self.unstarted.is_some();
         self.health != Health::Healthy && !is_other
     }
 

@@ -80,3 +80,32 @@ fn a_clock_that_is_wrong_ends_no_certificate() {
     assert_eq!(about(&j, "ca").status, Status::False);
     assert_eq!(skewed(-2, -10 * day).reason, R::CertificateExpired);
 }
+
+#[test]
+fn files_of_the_future_make_the_clock_itself_a_fault() {
+    let node = |days: u64, coordinator: Fact<ClockOffset>, begins: bool| {
+        let c = certificates(NEW, 265).with(|c| {
+            c.files[2].modified = Some(ahead(days * DAY));
+            if begins {
+                c.served[0].chain =
+                    known(vec![CertificateFacts { not_before: ahead(days * DAY), ..leaf("etcd", 265) }]);
+            }
+        });
+        let clock = world::clock().with(|c| c.coordinator = coordinator);
+        let checks =
+            CheckFacts { certificates: Some(known(c)), clock: Some(known(clock)), ..CheckFacts::default() };
+        crate::only(&judge(&world::node_facts(checks)), ConditionType::ClockSynchronized)
+    };
+    let nobody = || Fact::not_applicable("no coordinator", world::now());
+    let words = [
+        "client-admin.crt was written 300 days ahead of this clock",
+        "the kernel calls it synchronised",
+        "date -u",
+    ];
+    expect(&node(300, nobody(), false), Status::False, Severity::Warn, R::ClockSkewed, &words);
+    expect(&node(300, nobody(), true), Status::False, Severity::Error, R::ClockSkewed, &words);
+    assert_eq!(node(0, nobody(), false).reason, R::ClockInSync);
+    // Another clock vouches for this one: the date of the file is what is wrong.
+    let agrees = known(ClockOffset { offset_ms: 3, uncertainty_ms: 500, peer: "c.example".into() });
+    assert_eq!(node(300, agrees, false).reason, R::ClockInSync);
+}

@@ -108,3 +108,17 @@ fn what_is_missing_or_was_not_read_is_not_healthy() {
     let large = about(&judged(large), "files");
     assert_eq!((large.status, large.severity), (Status::Unknown, Severity::Warn), "{large:#?}");
 }
+
+#[test]
+fn the_hint_for_a_file_speaks_of_the_file() {
+    let c = certificates(NEW, 265).with(|c| c.files[0].certificates = unknown(UnknownCause::InvalidAnswer));
+    let finding = about(&judged(c), "files");
+    expect(
+        &finding,
+        Status::Unknown,
+        Severity::Warn,
+        R::InvalidAnswer,
+        &["server-ca.crt", "what the file holds"],
+    );
+    assert!(!finding.advice.contains("above"), "{finding:?}");
+}

@@ -118,6 +118,47 @@ fn what_is_not_known_of_the_quorum_is_asked_first() {
 }
 
 #[test]
+fn where_all_has_ended_the_restart_is_the_cure_and_no_advice_leads_in_a_circle() {
+    let refused = |n: usize| {
+        etcd_from(1, n).with(|e| {
+            e.members = unknown(UnknownCause::TlsFailed);
+            e.alarms = unknown(UnknownCause::TlsFailed);
+            for e in &mut e.endpoints {
+                (e.status, e.linearizable_read) =
+                    (unknown(UnknownCause::TlsFailed), unknown(UnknownCause::TlsFailed));
+            }
+        })
+    };
+    for n in [1, 3] {
+        let j = judge(&node(certificates(NEW, -1), refused(n)));
+        let advice = about(&j, "etcd:2379").advice;
+        assert!(
+            advice.starts_with("A restart of rke2-server renews it")
+                && advice.contains("the restart of exactly this server is the cure")
+                && advice.contains("needs no member list")
+                && advice.contains("One server after the other; where those of the others have ended too"),
+            "{advice}"
+        );
+        use ConditionType as C;
+        for of in [C::EtcdQuorum, C::EtcdMembership, C::EtcdMemberHealthy, C::EtcdSpace] {
+            let f = crate::only(&j, of);
+            assert!(
+                f.advice.starts_with("The certificate of etcd at 127.0.0.1:2379 ended on")
+                    && f.advice.contains("exactly this server is the cure (CertificatesValid says how)"),
+                "{f:?}"
+            );
+        }
+    }
+    // Another read fault, and certificates that are good: the quorum first, as ever.
+    let hung = refused(3).with(|e| e.members = unknown(UnknownCause::TimedOut));
+    let advice = both(certificates(NEW, -1), hung).0;
+    assert!(advice.starts_with("First see that etcd tolerates it"), "{advice}");
+    let (advice, quorum) = both(certificates(NEW, 20), refused(3));
+    assert!(advice.starts_with("First see that etcd tolerates it"), "{advice}");
+    assert!(quorum.advice.starts_with("See EtcdMemberHealthy first"), "{quorum:?}");
+}
+
+#[test]
 fn where_no_quorum_hangs_on_it_nothing_is_said_of_one() {
     let external = |c| {
         let mut facts = node(c, etcd_from(1, 3));

@@ -18,7 +18,18 @@ fn served_is_not_what_lies_on_disk() {
         (-3, Status::False, Severity::Error, R::CertificateExpired),
     ] {
         let finding = about(&judged(stale(days)), "etcd:2379");
-        expect(&finding, status, severity, reason, &["Restart needed: the process holds the old one"]);
+        expect(
+            &finding,
+            status,
+            severity,
+            reason,
+            &["Restart needed (systemctl restart rke2-server", "does not see this one"],
+        );
+        assert!(
+            !finding.advice.contains("the process holds"),
+            "etcd reads at every handshake: {}",
+            finding.advice
+        );
         assert!(!finding.advice.contains("does not help"), "{}", finding.advice);
     }
     // The other way round the file is the leftover.
@@ -196,4 +207,59 @@ fn names_that_were_asked_for_are_looked_for() {
     assert_eq!(with(&["n1"], "supervisor:9345").severity, Severity::Ok);
     // etcd's are for the members alone.
     assert_eq!(with(&["rancher.example"], "etcd:2379").severity, Severity::Ok);
+}
+
+#[test]
+fn what_peers_dial_has_to_be_covered() {
+    let file = format!("{TLS}/etcd/peer-server-client.crt");
+    let node = |sans: &[&str], etcd: EtcdFacts| {
+        let leaf =
+            CertificateFacts { sans: sans.iter().map(|s| (*s).to_owned()).collect(), ..leaf("peer", 265) };
+        let c = certificates(NEW, 265).with(|c| {
+            c.served.push(served("etcd-peer", 2380, &file, vec![leaf.clone()]));
+            c.served[0].chain = known(vec![leaf.clone()]);
+            c.files[1].certificates = known(vec![leaf.clone()]);
+        });
+        let checks =
+            CheckFacts { certificates: Some(known(c)), etcd: Some(known(etcd)), ..CheckFacts::default() };
+        judge(&world::node_facts(checks))
+    };
+    let other = ["localhost", "n1", "127.0.0.1", "10.0.0.99"];
+    let j = node(&other, world::etcd(3));
+    let words = [
+        "does not cover 10.0.0.1 of n1's own peer URL",
+        "https://10.0.0.1:2380",
+        "10.0.0.99",
+        "node-ip",
+        "3 members",
+    ];
+    expect(&about(&j, "etcd-peer:2380"), Status::False, Severity::Error, R::CertificateWrong, &words);
+    let words = ["own client URL", "https://10.0.0.1:2379"];
+    expect(&about(&j, "etcd:2379"), Status::True, Severity::Warn, R::CertificateWrong, &words);
+    // Nobody dials the only member.
+    let alone = node(&other, world::etcd(1));
+    let words = ["no other member dials it yet"];
+    expect(&about(&alone, "etcd-peer:2380"), Status::True, Severity::Warn, R::CertificateWrong, &words);
+    // As RKE2, K3s and kubeadm make them, and a URL by name, by IPv6 or by a star.
+    let url = |to: &str| {
+        world::etcd(3).with(|e| {
+            let member = &mut world::list_mut(e).members[0];
+            member.peer_urls = vec![format!("https://{to}:2380")];
+            member.client_urls = vec![format!("https://{to}:2379"), "http://127.0.0.1:2381".into()];
+        })
+    };
+    for (sans, to) in [
+        (&["localhost", "n1", "127.0.0.1", "::1", "10.0.0.1"][..], "10.0.0.1"),
+        (&["n1", "127.0.0.1", "fd00::1"], "[fd00:0::1]"),
+        (&["127.0.0.1", "n1", "n1.example"], "N1.example"),
+        (&["n1", "127.0.0.1", "*.example"], "n1.example"),
+    ] {
+        for subject in ["etcd-peer:2380", "etcd:2379"] {
+            let f = about(&node(sans, url(to)), subject);
+            assert_eq!(f.severity, Severity::Ok, "{to} {f:?}");
+        }
+    }
+    // Which member is this server's is not known: nothing is held against it.
+    let unread = world::etcd(3).with(|e| e.members = unknown(UnknownCause::TimedOut));
+    assert_eq!(about(&node(&other, unread), "etcd-peer:2380").severity, Severity::Ok);
 }
