@@ -76,10 +76,19 @@ pub(crate) enum Ghost {
 
 impl<'a> Voter<'a> {
     pub(crate) fn new(member: &'a Member, seen: Seen, ghost: Option<Ghost>) -> Self {
-        let Seen { health, why, foreign } = seen;
+        let Seen { health, why, foreign, replaced } = seen;
         let answers = matches!(health, Health::Healthy | Health::NoLeader);
         let unstarted = (member.name.is_empty() && !answers).then(|| learners::recorded(member));
-        Self { id: &member.id, name: display_name(member).into(), health, why, foreign, ghost, unstarted }
+        Self {
+            id: &member.id,
+            name: display_name(member).into(),
+            health,
+            why,
+            foreign,
+            replaced,
+            ghost,
+            unstarted,
+        }
     }
 }
 
