@@ -191,8 +191,14 @@ is "the certificates check reads a server's through the helper" known "$(certifi
 is "and an agent's, which is root's alone" known "$(certificate_file agent/serving-kubelet.crt .certificates.state)"
 is "and who signed them" "$tls/server-ca.crt" "$(certificate_file server/tls/client-admin.crt .issuer.value)"
 is "and the version, on which renewal hangs" v1.33.1-rke2r1 "$(fact '.checks.certificates.value.version.value')"
-for key in $tls/client-admin.key $tls/server-ca.key $tls/dynamic-cert.json $agent_tls/serving-kubelet.key; do
+for key in $tls/server-ca.key $tls/dynamic-cert.json; do
     is "no key beside them: ${key##*/}" notAllowed "$(ask open $key)"
+done
+# Of a key beside a certificate the fingerprint of its public half comes, and nothing else.
+for key in $tls/client-admin.key $agent_tls/serving-kubelet.key; do
+    given=$(ask open $key)
+    [ "$given" = notAllowed ] || grep -qE '^[0-9a-f]{64}$' <<<"$given" || fail "more than a fingerprint of ${key##*/}: $given"
+    [ "$given" != "$(bed sha256sum "$key" | cut -d' ' -f1)" ] || fail "the key itself is given: ${key##*/}"
 done
 is "the etcd check finds RKE2 and reads its key through the helper" rke2 "$(fact '.checks.etcd.value.distribution // .checks.etcd.detail')"
 is "and its member's configuration, data folder and snapshots" "bed-1a2b3c4d 4000 true 1" "$(fact '.checks.etcd.value |

@@ -132,6 +132,11 @@ impl From<&rustls::Error> for Failure {
         use AlertDescription as A;
         use UnknownCause as C;
         match error {
+            // Only who showed no certificate hears this (RFC 8446, 6.2).
+            rustls::Error::AlertReceived(A::CertificateRequired) => Self::new(
+                C::Unauthenticated,
+                "the peer wants a client certificate, and none was shown (CertificateRequired)",
+            ),
             // A client hears these about its own certificate only.
             rustls::Error::AlertReceived(
                 alert @ (A::BadCertificate
@@ -140,8 +145,7 @@ impl From<&rustls::Error> for Failure {
                 | A::CertificateExpired
                 | A::CertificateUnknown
                 | A::UnknownCA
-                | A::AccessDenied
-                | A::CertificateRequired),
+                | A::AccessDenied),
             ) => {
                 Self::new(C::Unauthenticated, format!("the peer refused our client certificate ({alert:?})"))
             }

@@ -291,9 +291,38 @@ pub fn verify(chain: &[CertificateDer<'_>], roots: &RootCertStore) -> Result<(),
     let Some((leaf, intermediates)) = chain.split_first() else {
         return Err(Failure::new(UnknownCause::TlsFailed, "the peer sent no certificate"));
     };
-    let leaf = ParsedCertificate::try_from(leaf)?;
+    let parsed = ParsedCertificate::try_from(leaf)?;
+    Ok(verify_as_clients_do(leaf, &parsed, intermediates, roots, UnixTime::now())?)
+}
+
+/// Whether the chain leads to a root, or its leaf is one: Go (crypto/x509:verify.go, `opts.Roots.contains`) and curl trust
+/// a certificate that is itself among the roots, a CA's too, which this verifier alone refuses.
+fn verify_as_clients_do(
+    leaf: &CertificateDer<'_>,
+    parsed: &ParsedCertificate<'_>,
+    intermediates: &[CertificateDer<'_>],
+    roots: &RootCertStore,
+    now: UnixTime,
+) -> Result<(), TlsError> {
     let algorithms = provider().signature_verification_algorithms.all;
-    Ok(verify_server_cert_signed_by_trust_anchor(&leaf, roots, intermediates, UnixTime::now(), algorithms)?)
+    let verdict = verify_server_cert_signed_by_trust_anchor(parsed, roots, intermediates, now, algorithms);
+    let Err(error) = verdict else { return Ok(()) };
+    let mut alone = RootCertStore::empty();
+    let is_root = alone.add(leaf.clone().into_owned()).is_ok()
+        && alone.roots.iter().all(|root| roots.roots.contains(root));
+    let (true, Ok(facts)) = (is_root, certificate::facts(leaf)) else { return Err(error) };
+    let at = |time: outrider_protocol::Timestamp| {
+        let seconds = time.as_millis().div_euclid(1000);
+        UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(seconds).unwrap_or_default()))
+    };
+    let (not_before, not_after) = (at(facts.not_before), at(facts.not_after));
+    if now > not_after {
+        return Err(CertificateError::ExpiredContext { time: now, not_after }.into());
+    }
+    if now < not_before {
+        return Err(CertificateError::NotValidYetContext { time: now, not_before }.into());
+    }
+    Ok(())
 }
 
 /// What an [`Observing`] handshake saw.
@@ -338,14 +367,7 @@ impl ServerCertVerifier for Observing {
         let parsed = ParsedCertificate::try_from(leaf);
         let (trust, name_matches) = match &parsed {
             Ok(parsed) => {
-                let algorithms = provider().signature_verification_algorithms.all;
-                let trust = verify_server_cert_signed_by_trust_anchor(
-                    parsed,
-                    &self.roots,
-                    intermediates,
-                    now,
-                    algorithms,
-                );
+                let trust = verify_as_clients_do(leaf, parsed, intermediates, &self.roots, now);
                 (trust.map_err(Failure::from), verify_server_name(parsed, name).is_ok())
             }
             Err(error) => (Err(Failure::from(error)), false),

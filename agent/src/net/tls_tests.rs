@@ -185,3 +185,27 @@ fn a_key_of_another_certificate_is_refused() {
     assert_eq!(failure.cause, UnknownCause::InvalidInput);
     assert_eq!(failure.detail, "the private key does not belong to the certificate");
 }
+
+/// One self-signed certificate of a CA, for the server and for trust alike.
+fn self_signed(years: (i32, i32)) -> CertificateDer<'static> {
+    let mut params = CertificateParams::new(vec!["r.example".to_owned()]).unwrap();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    params.not_before = rcgen::date_time_ymd(years.0, 1, 1);
+    params.not_after = rcgen::date_time_ymd(years.1, 1, 1);
+    params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().clone()
+}
+
+#[test]
+fn a_leaf_that_is_itself_a_root_is_trusted_while_its_dates_fit() {
+    let (good, other, past) = (self_signed(NOW), self_signed(NOW), self_signed((2001, 2002)));
+    let verdict = |leaf: &CertificateDer<'static>, root: &CertificateDer<'static>| {
+        verify(std::slice::from_ref(leaf), &roots_of(std::slice::from_ref(root)).unwrap())
+    };
+    verdict(&good, &good).unwrap();
+    // The same name with another key is another certificate.
+    verdict(&good, &other).unwrap_err();
+    let failure = verdict(&past, &past).unwrap_err();
+    assert!(failure.detail.contains("expired"), "{failure}");
+    let future = self_signed((2998, 2999));
+    assert!(verdict(&future, &future).unwrap_err().detail.contains("valid only in"));
+}

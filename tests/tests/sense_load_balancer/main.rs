@@ -117,13 +117,14 @@ fn redirecting(end: Option<usize>) -> SocketAddr {
                 }
                 let text = String::from_utf8(request).unwrap();
                 let Some(path) = text.split(' ').nth(1) else { break };
-                let step: usize = path.trim_start_matches("/step/").parse().unwrap_or(0);
+                let step = path.trim_start_matches("/step/").split('?').next().unwrap_or_default();
+                let step: usize = step.parse().unwrap_or(0);
                 let connection = if keeps { "keep-alive" } else { "close" };
                 let answer = if Some(step) == end {
                     format!("HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: {connection}\r\n\r\n")
                 } else {
                     format!(
-                        "HTTP/1.1 302 Found\r\nlocation: https://{HOST}:80/step/{}\r\ncontent-length: 0\r\n\
+                        "HTTP/1.1 302 Found\r\nlocation: https://{HOST}:80/step/{}?token=S3CRET\r\ncontent-length: 0\r\n\
                          connection: {connection}\r\n\r\n",
                         step + 1
                     )
@@ -150,9 +151,11 @@ async fn a_chain_of_redirects_is_followed_to_its_end_and_not_beyond_a_bound() {
             ..settings(dead, 0, &[dead.ip()])
         };
         let facts = pass(&one, LIMIT).await;
+        assert!(!format!("{facts:?}").contains("S3CRET"), "{facts:#?}");
         for kind in [ProbeKind::ForwardedRoot, ProbeKind::PlainRoot] {
             let [answer] = answers(&facts, Backend, kind.clone())[..] else { panic!("{facts:#?}") };
             assert_eq!((answer.status, answer.followed.len()), (302, hops), "{answer:#?}");
+            assert!(answer.location.ends_with("/step/1?…"), "{answer:#?}");
             let end = answer.followed.last().unwrap();
             assert_eq!((end.status, answer.redirects_without_end()), (last, last == 302), "{answer:#?}");
         }

@@ -222,6 +222,14 @@ impl Access {
                 tokio::time::sleep_until((Instant::now() + PAUSE).min(deadline)).await;
             }
             match self.get("/version", BODY, deadline).await {
+                Ok(answer) if answer.status.is_success() && !is_version(&answer.body) => {
+                    let why = format!(
+                        "GET /version is answered with {} and no version of Kubernetes: {}",
+                        answer.status.as_u16(),
+                        answer.said()
+                    );
+                    return Failure::new(UnknownCause::InvalidAnswer, why).into_fact(source, cx.now());
+                }
                 Ok(answer) => {
                     call.calls += 1;
                     call.status = answer.status.as_u16();
@@ -263,6 +271,12 @@ impl Access {
                 },
             )
     }
+}
+
+/// Whether this is what Kubernetes answers to `GET /version` (`version.Info`): a login page is answered with 200 as well.
+fn is_version(body: &[u8]) -> bool {
+    serde_json::from_slice::<Value>(body)
+        .is_ok_and(|value| value.get("gitVersion").and_then(Value::as_str).is_some_and(|v| !v.is_empty()))
 }
 
 /// The object in an answer; none for 404. Other answers are failures, each with its own cause.

@@ -31,3 +31,19 @@ fn a_server_that_echoes_a_token_has_it_taken_out_of_its_words() {
     assert_eq!(answered("", 401, "must authenticate").said(), "must authenticate");
     assert_eq!(answered("x", 401, "must not expire").said(), "must not expire");
 }
+
+#[test]
+fn only_a_version_of_kubernetes_proves_that_a_credential_is_accepted() {
+    assert!(is_version(br#"{"major":"1","gitVersion":"v1.34.1+rke2r1"}"#));
+    for other in [
+        "<!DOCTYPE html><title>Login</title>",
+        "",
+        "null",
+        "[]",
+        "{}",
+        "{\"gitVersion\":\"\"}",
+        "{\"gitVersion\":1}",
+    ] {
+        assert!(!is_version(other.as_bytes()), "{other}");
+    }
+}

@@ -21,7 +21,9 @@ mod token;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use outrider_protocol::{CredentialCall, CredentialsFacts, Fact, KubeconfigFacts, UnknownCause};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use self::access::Access;
@@ -34,13 +36,18 @@ pub(crate) use kubeconfig::excerpt as kubeconfig_excerpt;
 /// A credential that was accepted is tried again after so long.
 const SETTLED: Duration = Duration::from_secs(3600);
 
+/// Credentials that are tried side by side: a server that is slow holds up no other.
+const AT_ONCE: usize = 8;
+/// Time that a turn needs to be worth beginning.
+const LEAST: Duration = Duration::from_secs(1);
+
 /// What a look leaves for the next: what was accepted, by path.
 #[derive(Debug, Default)]
 pub struct Memory {
     accepted: BTreeMap<String, Accepted>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Accepted {
     at: Instant,
     digest: [u8; 32],
@@ -83,9 +90,22 @@ pub async fn read(
         // Why it cannot be read stands in one place.
         Err(why) => (why, None),
     };
-    let mut kubeconfigs: Vec<KubeconfigFacts> = Vec::with_capacity(found.len());
-    for Found { mut facts, access } in found {
-        facts.call = call(cx, settings, &facts, access, memory, deadline).await;
+    let at_once = Semaphore::new(AT_ONCE);
+    let calls = found.into_iter().map(|Found { mut facts, access }| {
+        let (memory, at_once) = (&*memory, &at_once);
+        async move {
+            let (call, accepted) = call(cx, settings, &facts, access, memory, at_once, deadline).await;
+            facts.call = call;
+            (facts, accepted)
+        }
+    });
+    let mut kubeconfigs: Vec<KubeconfigFacts> = Vec::new();
+    let tried = join_all(calls).await;
+    for (facts, accepted) in tried {
+        match accepted {
+            Some(accepted) => memory.accepted.insert(facts.path.clone(), accepted),
+            None => memory.accepted.remove(&facts.path),
+        };
         kubeconfigs.push(facts);
     }
     memory.accepted.retain(|path, _| kubeconfigs.iter().any(|facts| facts.path == *path));
@@ -123,37 +143,37 @@ fn reader<'a, T>(
     }
 }
 
-/// What one request came to; an earlier one stands in while it is young and was good.
+/// What one request came to, and what is kept of it; an earlier one stands in while it is young and was good.
 async fn call(
     cx: &SenseContext,
     settings: &CredentialSettings,
     facts: &KubeconfigFacts,
     access: Result<Access, String>,
-    memory: &mut Memory,
+    memory: &Memory,
+    at_once: &Semaphore,
     deadline: Instant,
-) -> Fact<CredentialCall> {
+) -> (Fact<CredentialCall>, Option<Accepted>) {
     let access = match access {
         Ok(_) if !settings.verify => {
-            return Fact::not_applicable("switched off by credentials.verify", cx.now());
+            return (Fact::not_applicable("switched off by credentials.verify", cx.now()), None);
         }
         Ok(access) => access,
-        Err(why) => return Fact::not_applicable(why, cx.now()),
+        Err(why) => return (Fact::not_applicable(why, cx.now()), None),
     };
     let earlier = memory.accepted.get(&facts.path);
     if let Some(accepted) = earlier.filter(|a| a.digest == access.digest && a.at.elapsed() < SETTLED) {
-        return accepted.call.clone();
+        return (accepted.call.clone(), Some(accepted.clone()));
     }
+    let latest = deadline.checked_sub(LEAST).unwrap_or(deadline);
+    let Ok(Ok(_turn)) = tokio::time::timeout_at(latest, at_once.acquire()).await else {
+        let why = "it was not reached in this pass: others, tried before it, took all the time";
+        return (Fact::unknown(UnknownCause::TimedOut, why, access.server(), cx.now()), None);
+    };
     let call = access.verify(cx, deadline).await;
-    match call.value() {
-        Some(answer) if (200..300).contains(&answer.status) && answer.refused == 0 => {
-            let accepted = Accepted { at: Instant::now(), digest: access.digest, call: call.clone() };
-            memory.accepted.insert(facts.path.clone(), accepted);
-        }
-        _ => {
-            memory.accepted.remove(&facts.path);
-        }
-    }
-    call
+    let is_good = call.value().is_some_and(|a| (200..300).contains(&a.status) && a.refused == 0);
+    let accepted =
+        is_good.then(|| Accepted { at: Instant::now(), digest: access.digest, call: call.clone() });
+    (call, accepted)
 }
 
 #[cfg(test)]

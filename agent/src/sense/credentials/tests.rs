@@ -151,3 +151,29 @@ async fn what_everybody_may_read_is_said() {
         assert_eq!(found(&machine).await[0].world_readable, told);
     }
 }
+
+#[tokio::test]
+async fn slow_servers_hide_no_other_and_what_was_not_reached_says_so() {
+    // Accepts by the kernel alone and never says a word.
+    let slow = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let of = async |slow_ones: usize, last: std::net::SocketAddr| {
+        let machine = Machine::new();
+        let mut settings = CredentialSettings::default();
+        let servers = std::iter::repeat_n(slow.local_addr().unwrap(), slow_ones).chain([last]);
+        for (n, server) in servers.enumerate() {
+            let path = format!("/root/{n}.yaml");
+            machine.write(&path, &kubeconfig(&format!("https://{server}"), "token: x"));
+            settings.kubeconfigs.push(path.into());
+        }
+        let read = read(&machine.cx(), &settings, Duration::from_secs(3), &mut Memory::default()).await;
+        read.value().cloned().unwrap().kubeconfigs.pop().unwrap().call
+    };
+    let call = of(AT_ONCE - 1, closed).await;
+    assert!(matches!(call, Fact::Unknown { cause: UnknownCause::ConnectionRefused, .. }), "{call:?}");
+    let call = of(AT_ONCE, closed).await;
+    assert!(
+        matches!(call, Fact::Unknown { cause: UnknownCause::TimedOut, ref detail, .. } if detail.contains("not reached in this pass")),
+        "{call:?}"
+    );
+}

@@ -4,15 +4,18 @@
 //!
 //! Tries that failed in one go, with none between that came through, are followed by others a few seconds later. Only when
 //! all of those come through was it a moment; a fault that strikes one connection in as many as there are backends does not
-//! get through so many.
+//! get through so many. What failed is asked again by the same protocol: a fault of one path or of HTTP/2 lasts while
+//! others are well.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use outrider_protocol::{AddressHolder, Fact, GapFacts, Probe, ProbeTarget, Timestamp, UnknownCause};
+use outrider_protocol::{
+    AddressHolder, BalancerService, Fact, GapFacts, Probe, ProbeKind, ProbeTarget, Timestamp, UnknownCause,
+};
 
-use super::plan::https_asks;
+use super::plan::{Ask, http2_asks, https_asks, web_socket};
 use super::probe::{Manner, Prober, Side};
 use super::{SPREAD, SenseContext};
 use crate::config::LoadBalancerSettings;
@@ -34,6 +37,8 @@ struct Moment {
     last: Timestamp,
     /// The next that came through.
     until: Option<Timestamp>,
+    /// What was asked for in vain, and whether by HTTP/2.
+    asked: Vec<(bool, ProbeKind)>,
 }
 
 /// Tries again where tries failed in one go, and says where that was a moment's silence.
@@ -67,10 +72,15 @@ async fn confirm(
         if number > 0 && !prober.pause(SPREAD).await {
             return (probes, None);
         }
-        let asks = https_asks(1, &balancer.service).pop().into_iter().collect();
-        let made = prober.converse(&side, Manner::default(), None, asks).await;
-        let came_through = !made.is_empty() && !made.iter().any(is_silence);
-        probes.extend(made);
+        let mut came_through = true;
+        for (manner, asks) in asks_again(&moment.asked, &balancer.service) {
+            let made = prober.converse(&side, manner, None, asks).await;
+            came_through = !made.is_empty() && !made.iter().any(is_silence);
+            probes.extend(made);
+            if !came_through {
+                break;
+            }
+        }
         if came_through {
             number += 1;
         } else if number == 0 && patience > 0 && prober.pause(ANOTHER).await {
@@ -88,6 +98,43 @@ async fn confirm(
         confirmed: times,
     };
     (probes, Some(gap))
+}
+
+/// What is asked again, by protocol: a plain question, and what was asked for in vain.
+fn asks_again(asked: &[(bool, ProbeKind)], service: &BalancerService) -> Vec<(Manner, Vec<Ask>)> {
+    let plain: Vec<Ask> = https_asks(1, service).pop().into_iter().collect();
+    let all = [https_asks(0, service), http2_asks(), web_socket()].concat();
+    let of = |http2: bool| {
+        let mut asks = plain.clone();
+        for (_, kind) in asked.iter().filter(|(by, _)| *by == http2) {
+            let ask = all.iter().find(|ask| ask.kind == *kind);
+            asks.extend(ask.filter(|ask| !asks.contains(ask)).cloned());
+        }
+        asks
+    };
+    let mut again = vec![(Manner::default(), of(false))];
+    if asked.iter().any(|(http2, _)| *http2) {
+        again.push((Manner::BOTH, of(true)));
+    }
+    again
+}
+
+/// The tries that failed among those at one peer, and whether each was made by HTTP/2 or offered it.
+fn in_vain(tries: &[&Probe]) -> Vec<(bool, ProbeKind)> {
+    let (mut found, mut http2) = (Vec::new(), false);
+    for probe in tries {
+        http2 = match &probe.tls {
+            Fact::Known { value, .. } => value.alpn == "h2",
+            // On the connection of the try before.
+            Fact::NotApplicable { .. } if !matches!(probe.tcp, Fact::Unknown { .. }) => http2,
+            _ => matches!(probe.kind, ProbeKind::Connect | ProbeKind::WebSocketHttp2),
+        };
+        let asked = (http2, probe.kind.clone());
+        if is_silence(probe) && !found.contains(&asked) {
+            found.push(asked);
+        }
+    }
+    found
 }
 
 fn moments(through: &[Probe], port: u16, began: Timestamp) -> Vec<Moment> {
@@ -114,6 +161,7 @@ fn moments(through: &[Probe], port: u16, began: Timestamp) -> Vec<Moment> {
             from,
             last: end.at,
             until: tries.get(last + 1).map(|p| p.at),
+            asked: in_vain(&tries),
         });
     }
     found
@@ -195,6 +243,55 @@ mod tests {
         assert_eq!(of("x.x.."), None);
         assert_eq!(of("xxxxxxxxx"), None, "too long for a moment");
         assert_eq!(moments(&tries("x"), 80, at(0)), []);
+    }
+
+    #[test]
+    fn what_failed_is_asked_again_by_the_same_protocol() {
+        let by = |kind: ProbeKind, alpn: Option<&str>, fails: bool| {
+            let mut probe = tries("b").remove(0);
+            probe.kind = kind;
+            match alpn {
+                Some(alpn) => {
+                    let facts = outrider_protocol::TlsFacts {
+                        version: String::new(),
+                        alpn: alpn.into(),
+                        cipher: String::new(),
+                        chain: Vec::new(),
+                        trust: Fact::known(String::new(), "", at(0)),
+                        name_matches: true,
+                        issuer_at: String::new(),
+                    };
+                    probe.tls = Fact::known(facts, "", at(0));
+                }
+                None => probe.tls = Fact::not_applicable("", at(0)),
+            }
+            if !fails {
+                probe.http = Fact::not_applicable("", at(0));
+            }
+            probe
+        };
+        let kinds = |probes: &[Probe]| -> Vec<(bool, Vec<ProbeKind>)> {
+            let asked = in_vain(&probes.iter().collect::<Vec<_>>());
+            let again = asks_again(&asked, &BalancerService::Rancher).into_iter();
+            again.map(|(m, asks)| (m.http2, asks.into_iter().map(|a| a.kind).collect())).collect()
+        };
+        use ProbeKind as K;
+        let dead_http2 = [
+            by(K::Connect, Some("h2"), false),
+            by(K::Ping, None, true),
+            by(K::Root, Some("http/1.1"), false),
+        ];
+        assert_eq!(kinds(&dead_http2), [(false, vec![K::Ping]), (true, vec![K::Ping])]);
+        let half = [by(K::Root, Some("http/1.1"), false), by(K::CaCerts, None, true)];
+        assert_eq!(kinds(&half), [(false, vec![K::Ping, K::CaCerts])]);
+        let all = [by(K::WebSocketOrigin, Some("http/1.1"), true), by(K::WebSocketHttp2, Some("h2"), true)];
+        assert_eq!(
+            kinds(&all),
+            [(false, vec![K::Ping, K::WebSocketOrigin]), (true, vec![K::Ping, K::WebSocketHttp2])]
+        );
+        // A connection that never stood says nothing of what it would have been.
+        let no_line: Vec<Probe> = tries("x").into_iter().chain([by(K::Root, Some(""), false)]).collect();
+        assert_eq!(kinds(&no_line), [(false, vec![K::Ping])]);
     }
 
     #[test]
