@@ -90,11 +90,11 @@ pub async fn read(
         // Why it cannot be read stands in one place.
         Err(why) => (why, None),
     };
-    let at_once = Semaphore::new(AT_ONCE);
+    let turns = Turns { at_once: Semaphore::new(AT_ONCE), deadline };
     let calls = found.into_iter().map(|Found { mut facts, access }| {
-        let (memory, at_once) = (&*memory, &at_once);
+        let (memory, turns) = (&*memory, &turns);
         async move {
-            let (call, accepted) = call(cx, settings, &facts, access, memory, at_once, deadline).await;
+            let (call, accepted) = call(cx, settings, &facts, access, memory, turns).await;
             facts.call = call;
             (facts, accepted)
         }
@@ -143,6 +143,12 @@ fn reader<'a, T>(
     }
 }
 
+/// Who may ask, and until when.
+struct Turns {
+    at_once: Semaphore,
+    deadline: Instant,
+}
+
 /// What one request came to, and what is kept of it; an earlier one stands in while it is young and was good.
 async fn call(
     cx: &SenseContext,
@@ -150,8 +156,7 @@ async fn call(
     facts: &KubeconfigFacts,
     access: Result<Access, String>,
     memory: &Memory,
-    at_once: &Semaphore,
-    deadline: Instant,
+    turns: &Turns,
 ) -> (Fact<CredentialCall>, Option<Accepted>) {
     let access = match access {
         Ok(_) if !settings.verify => {
@@ -164,8 +169,9 @@ async fn call(
     if let Some(accepted) = earlier.filter(|a| a.digest == access.digest && a.at.elapsed() < SETTLED) {
         return (accepted.call.clone(), Some(accepted.clone()));
     }
+    let deadline = turns.deadline;
     let latest = deadline.checked_sub(LEAST).unwrap_or(deadline);
-    let Ok(Ok(_turn)) = tokio::time::timeout_at(latest, at_once.acquire()).await else {
+    let Ok(Ok(_turn)) = tokio::time::timeout_at(latest, turns.at_once.acquire()).await else {
         let why = "it was not reached in this pass: others, tried before it, took all the time";
         return (Fact::unknown(UnknownCause::TimedOut, why, access.server(), cx.now()), None);
     };
