@@ -10,7 +10,6 @@ use outrider_protocol::{
 };
 
 use super::{Candidate, Link, RAISE, View, quoted, renewal};
-use crate::wording::upper;
 
 /// Whether the key beside `file` is another's.
 pub(super) fn is_mismatched(file: &CertificateFile) -> bool {
@@ -88,30 +87,25 @@ fn mismatch(
 
 fn advice(view: &View<'_>, file: &CertificateFile, key: &str) -> String {
     let path = &file.path;
-    let anew = match (&view.facts.distribution, &file.usage) {
-        (Distribution::Rke2 | Distribution::K3s, CertificateUse::Agent) => format!(
-            "or move both away and restart {}, which fetches a new pair from a server",
-            renewal::unit(view)
-        ),
-        (Distribution::Rke2 | Distribution::K3s, _) => {
-            format!("or move both away and restart {}, which makes a new pair", renewal::unit(view))
-        }
-        (Distribution::Kubeadm, _) => "or have kubeadm certs renew make a new pair".to_owned(),
-        (Distribution::Rke1, _) => "or have rke cert rotate make a new pair".to_owned(),
-        _ => "or have both issued anew".to_owned(),
-    };
     let keep = format!(
         "Restart nothing with this pair. See which of the two was written last (ls -l --time-style=full-iso {path} {key}), and \
          put the one back from a backup that belongs to the other (openssl x509 -noout -pubkey -in {path} and openssl pkey \
          -pubout -in {key} must print the same)"
     );
     // Only what restarts a server is weighed against the quorum; putting a file back takes nothing from it.
-    match anew.split_once(" and restart ") {
-        Some(_) => format!(
-            "{keep}. Without one: {}",
-            view.weighed(format!("{}.", upper(anew.trim_start_matches("or "))))
-        ),
-        None => format!("{keep}, {anew}."),
+    let restarted = |makes: &str| {
+        let unit = renewal::unit(view);
+        let anew = view.weighed(format!("Move both away and restart {unit}, which {makes}."));
+        format!("{keep}. Without one: {anew}")
+    };
+    match (&view.facts.distribution, &file.usage) {
+        (Distribution::Rke2 | Distribution::K3s, CertificateUse::Agent) => {
+            restarted("fetches a new pair from a server")
+        }
+        (Distribution::Rke2 | Distribution::K3s, _) => restarted("makes a new pair"),
+        (Distribution::Kubeadm, _) => format!("{keep}, or have kubeadm certs renew make a new pair."),
+        (Distribution::Rke1, _) => format!("{keep}, or have rke cert rotate make a new pair."),
+        _ => format!("{keep}, or have both issued anew."),
     }
 }
 
