@@ -3,7 +3,7 @@
 use outrider_diagnosis::{Finding, judge};
 use outrider_protocol::*;
 
-use crate::etcd_quorum::etcd_node;
+use crate::etcd_verdict::etcd_node;
 use crate::fleet_world::World;
 use crate::world::{Change, ago, etcd, kill, known, list_mut, orphan, status_mut, unknown};
 use crate::{expect, only};

@@ -5,7 +5,7 @@ use outrider_diagnosis::{Finding, judge};
 use outrider_protocol::*;
 use proptest::prelude::*;
 
-use crate::etcd_quorum::etcd_node;
+use crate::etcd_verdict::etcd_node;
 use crate::world::{self, Change, etcd, kill, known, list_mut, status_mut, unknown};
 use crate::{expect, only, rank};
 

@@ -3,7 +3,7 @@
 use outrider_diagnosis::judge;
 use outrider_protocol::*;
 
-use crate::etcd_quorum::etcd_node;
+use crate::etcd_verdict::etcd_node;
 use crate::only;
 use crate::world::{Change, ago, etcd, kill, known, orphan, status_mut, unknown};
 

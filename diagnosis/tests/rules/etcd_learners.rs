@@ -1,26 +1,14 @@
 //! Learners by what they wait for, those that are left over, voters that never started, and ghosts that still answer
 //! (D6, D8, D17): one advice, by whether there is a quorum.
 
-use outrider_diagnosis::{Finding, judge};
+use outrider_diagnosis::judge;
 use outrider_protocol::*;
 use proptest::prelude::*;
 
-use crate::etcd_quorum::etcd_node;
+use crate::etcd_verdict::{etcd_node, found, local, membership};
 use crate::fleet_world::World;
 use crate::world::{self, Change, ago, etcd, kill, known, list_mut, orphan, status_mut, unknown};
 use crate::{expect, only};
-
-fn found(e: EtcdFacts, of: ConditionType) -> Finding {
-    only(&judge(&etcd_node(e)), of)
-}
-
-fn membership(e: EtcdFacts) -> Finding {
-    found(e, ConditionType::EtcdMembership)
-}
-
-fn local(e: EtcdFacts) -> Finding {
-    found(e, ConditionType::EtcdMemberHealthy)
-}
 
 /// Three voters and the learner n4 at `index` of 120000, seen for `age` seconds.
 fn learner(age: u64, index: u64) -> EtcdFacts {

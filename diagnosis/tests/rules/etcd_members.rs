@@ -3,20 +3,12 @@
 use outrider_diagnosis::{Finding, judge};
 use outrider_protocol::*;
 
-use crate::etcd_quorum::etcd_node;
+use crate::etcd_verdict::{etcd_node, local, membership};
 use crate::world::{self, Change, ago, etcd, kill, known, list_mut, orphan, status_mut, unknown};
 use crate::{expect, only};
 
 fn quorum(e: EtcdFacts) -> Finding {
     only(&judge(&etcd_node(e)), ConditionType::EtcdQuorum)
-}
-
-fn membership(e: EtcdFacts) -> Finding {
-    only(&judge(&etcd_node(e)), ConditionType::EtcdMembership)
-}
-
-fn local(e: EtcdFacts) -> Finding {
-    only(&judge(&etcd_node(e)), ConditionType::EtcdMemberHealthy)
 }
 
 fn learner(age: u64, change: impl FnOnce(&mut EtcdFacts)) -> EtcdFacts {

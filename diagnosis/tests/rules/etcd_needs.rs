@@ -4,7 +4,7 @@
 use outrider_diagnosis::{Finding, judge};
 use outrider_protocol::*;
 
-use crate::etcd_quorum::etcd_node;
+use crate::etcd_verdict::etcd_node;
 use crate::only;
 use crate::world::{Change, etcd, kill, known, list_mut, orphan, status_mut, unknown};
 

@@ -4,21 +4,9 @@
 use outrider_diagnosis::{Finding, judge, latch};
 use outrider_protocol::*;
 
-use crate::etcd_quorum::etcd_node;
+use crate::etcd_verdict::{etcd_node, found, local, membership};
+use crate::expect;
 use crate::world::{self, Change, ago, etcd, histogram, kill, known, list_mut, orphan, status_mut, unknown};
-use crate::{expect, only};
-
-fn found(e: EtcdFacts, of: ConditionType) -> Finding {
-    only(&judge(&etcd_node(e)), of)
-}
-
-fn membership(e: EtcdFacts) -> Finding {
-    found(e, ConditionType::EtcdMembership)
-}
-
-fn local(e: EtcdFacts) -> Finding {
-    found(e, ConditionType::EtcdMemberHealthy)
-}
 
 // ---- the data folder ----
 

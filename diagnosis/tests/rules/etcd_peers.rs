@@ -1,15 +1,10 @@
 //! Peer URLs as recorded and as expected (D11, D12, D13).
 
-use outrider_diagnosis::{Finding, judge};
 use outrider_protocol::*;
 
-use crate::etcd_quorum::etcd_node;
+use crate::etcd_verdict::membership;
+use crate::expect;
 use crate::world::{Change, etcd, kill, known, list_mut, unknown};
-use crate::{expect, only};
-
-fn membership(e: EtcdFacts) -> Finding {
-    only(&judge(&etcd_node(e)), ConditionType::EtcdMembership)
-}
 
 /// Three members of which the local one is recorded with `recorded` and expects `expected`.
 fn urls(recorded: &[&str], expected: &[&str]) -> EtcdFacts {

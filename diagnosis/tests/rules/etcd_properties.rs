@@ -1,18 +1,13 @@
 //! TC07, SP3 and learners over random numbers: the right cure, in the right order, and only what the last minutes show.
 
-use outrider_diagnosis::{Finding, judge};
+use outrider_diagnosis::Finding;
 use outrider_protocol::*;
 use proptest::prelude::*;
 
-use crate::etcd_quorum::etcd_node;
-use crate::only;
+use crate::etcd_verdict::found;
 use crate::world::{self, Change, ago, etcd, histogram, known, list_mut, scrape, status_mut};
 
 const DEFAULT_QUOTA: u64 = 2_147_483_648;
-
-fn found(e: EtcdFacts, of: ConditionType) -> Finding {
-    only(&judge(&etcd_node(e)), of)
-}
 
 fn sized(size: u64, in_use: u64, quota: u64, alarm: bool) -> EtcdFacts {
     etcd(3).with(|e| {

@@ -1,18 +1,15 @@
 //! Case TC05 and TC06: quorum with learners, even sizes, ghosts and empty answers.
 
-use outrider_diagnosis::{Finding, judge};
+use outrider_diagnosis::Finding;
 use outrider_protocol::*;
 use proptest::prelude::*;
 
+use crate::etcd_verdict::found;
+use crate::expect;
 use crate::world::{self, Change, ago, etcd, kill, known, list_mut, orphan, status_mut, unknown};
-use crate::{expect, only};
 
 fn quorum(e: EtcdFacts) -> Finding {
-    only(&judge(&etcd_node(e)), ConditionType::EtcdQuorum)
-}
-
-pub(crate) fn etcd_node(e: EtcdFacts) -> NodeFacts {
-    world::node_facts(CheckFacts { etcd: Some(known(e)), ..CheckFacts::default() })
+    found(e, ConditionType::EtcdQuorum)
 }
 
 /// TC05: three voters of which m3 has been away for ten minutes, and a young learner.

@@ -3,7 +3,7 @@
 use outrider_diagnosis::{Finding, judge};
 use outrider_protocol::*;
 
-use crate::etcd_quorum::etcd_node;
+use crate::etcd_verdict::etcd_node;
 use crate::world::{self, Change, etcd, known, list_mut, status_mut, unknown};
 use crate::{expect, only};
 

@@ -4,7 +4,7 @@
 use outrider_diagnosis::judge;
 use outrider_protocol::*;
 
-use crate::etcd_quorum::etcd_node;
+use crate::etcd_verdict::etcd_node;
 use crate::fleet::{Node, cluster, membership, quorum, view};
 use crate::only;
 use crate::world::{Change, etcd, kill, list_mut, status_mut};

@@ -4,14 +4,10 @@ use outrider_diagnosis::{Finding, judge};
 use outrider_protocol::*;
 use proptest::prelude::*;
 
-use crate::etcd_quorum::etcd_node;
+use crate::etcd_verdict::{etcd_node, membership};
 use crate::fleet_world::World;
 use crate::world::{Change, etcd, list_mut};
 use crate::{expect, only};
-
-fn membership(e: EtcdFacts) -> Finding {
-    only(&judge(&etcd_node(e)), ConditionType::EtcdMembership)
-}
 
 fn peer(url: &str) -> Finding {
     membership(etcd(3).with(|e| list_mut(e).members[1].peer_urls = vec![url.into()]))

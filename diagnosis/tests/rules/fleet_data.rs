@@ -28,7 +28,7 @@ fn a_snapshot_dated_in_the_future_is_not_fresh() {
     let future = || snapshots(Some(0), |s| s.newest.iter_mut().for_each(|n| n.at = world::ahead(86_400)));
     let w = World::of(3).every(|_, e| e.snapshots = future());
     let own = etcd_from(1, 3);
-    let node = crate::etcd_quorum::etcd_node(EtcdFacts { snapshots: future(), ..own });
+    let node = crate::etcd_verdict::etcd_node(EtcdFacts { snapshots: future(), ..own });
     for f in [
         w.found(ConditionType::EtcdSnapshots),
         only(&outrider_diagnosis::judge(&node), ConditionType::EtcdSnapshots),

@@ -248,7 +248,7 @@ fn two_thousand_members_are_judged_without_a_square() {
     let same = base.with(|e| {
         list_mut(e).members.iter_mut().for_each(|m| m.peer_urls = vec!["https://10.0.0.1:2380".into()])
     });
-    let j = outrider_diagnosis::judge(&crate::etcd_quorum::etcd_node(same));
+    let j = outrider_diagnosis::judge(&crate::etcd_verdict::etcd_node(same));
     assert!(j.findings.iter().all(|f| f.message.len() < 10_000 && f.advice.len() < 10_000));
     // A square of calls would take minutes; a busy machine takes seconds.
     assert!(began.elapsed().as_secs() < 60, "{:?}", began.elapsed());

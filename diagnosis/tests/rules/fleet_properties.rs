@@ -5,7 +5,7 @@ use outrider_diagnosis::{Finding, Judgement, judge};
 use outrider_protocol::*;
 use proptest::prelude::*;
 
-use crate::etcd_quorum::etcd_node;
+use crate::etcd_verdict::etcd_node;
 use crate::fleet_world::World;
 use crate::world::{self, ago, kill, known, list_mut, orphan, status_mut, unknown};
 

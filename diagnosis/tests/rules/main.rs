@@ -32,6 +32,7 @@ mod etcd_quorum;
 mod etcd_space;
 mod etcd_split;
 mod etcd_urls;
+mod etcd_verdict;
 mod fleet;
 mod fleet_clock;
 mod fleet_data;
