@@ -81,7 +81,7 @@ pub(super) fn uncovered(
         Distribution::Kubeadm => view.weighed(format!(
             "{compare} kubeadm certs renew keeps the names of the old one: move etcd's {} and its key away and make it anew \
              (kubeadm init phase certs {}), then restart the static pod etcd.",
-            served.file,
+            if served.file.is_empty() { "certificate" } else { &served.file },
             if served.name == "etcd-peer" { "etcd-peer" } else { "etcd-server" }
         )),
         _ => compare,

@@ -97,7 +97,7 @@ fn contested(routes: &[(&str, &Route)], rivals: &[(&str, &Route)]) -> Option<Can
     }
     let own = routes.iter().filter(|(_, route)| route.is_ranchers).flat_map(|(_, route)| &route.hosts);
     let host = own
-        .filter(|host| rivals.iter().any(|(_, route)| route.hosts.contains(host)))
+        .filter(|host| !host.is_empty() && rivals.iter().any(|(_, route)| route.hosts.contains(host)))
         .map(String::as_str)
         .next();
     let message = format!(
