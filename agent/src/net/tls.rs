@@ -336,17 +336,62 @@ pub struct Observation {
     pub name_matches: bool,
 }
 
+/// Roots, with what they said of the chains of one pass: most tries are shown the same one, and to verify it costs a tenth of
+/// what the pass does. A verdict is of its moment, so this is not to be kept for longer than a pass.
+#[derive(Debug)]
+pub struct Anchors {
+    roots: Arc<RootCertStore>,
+    verdicts: Mutex<Vec<(Vec<CertificateDer<'static>>, Result<(), Failure>)>>,
+}
+
+impl Anchors {
+    /// Chains that are remembered: two addresses and three backends, each with one of its own, and a few more.
+    const CHAINS: usize = 8;
+
+    /// No verdict yet.
+    pub fn new(roots: Arc<RootCertStore>) -> Arc<Self> {
+        Arc::new(Self { roots, verdicts: Mutex::new(Vec::new()) })
+    }
+
+    fn verdict(
+        &self,
+        parsed: &ParsedCertificate<'_>,
+        chain: &[CertificateDer<'static>],
+        now: UnixTime,
+    ) -> Result<(), Failure> {
+        let Some((leaf, intermediates)) = chain.split_first().filter(|_| !self.roots.is_empty()) else {
+            return Err(TlsError::from(CertificateError::UnknownIssuer).into());
+        };
+        let verdicts = || self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, verdict)) = verdicts().iter().find(|(known, _)| known == chain) {
+            return verdict.clone();
+        }
+        let verdict =
+            verify_as_clients_do(leaf, parsed, intermediates, &self.roots, now).map_err(Failure::from);
+        let mut verdicts = verdicts();
+        if verdicts.len() < Self::CHAINS {
+            verdicts.push((chain.to_vec(), verdict.clone()));
+        }
+        verdict
+    }
+}
+
 /// Accepts every certificate and writes down what ordinary trust would have said. For probes, which send no secret.
 #[derive(Debug)]
 pub struct Observing {
-    roots: Arc<RootCertStore>,
+    anchors: Arc<Anchors>,
     seen: Mutex<Option<Observation>>,
 }
 
 impl Observing {
-    /// Judges, without consequence, by `roots`.
-    pub fn new(roots: Arc<RootCertStore>) -> Arc<Self> {
-        Arc::new(Self { roots, seen: Mutex::new(None) })
+    /// Judges, without consequence, by `anchors`.
+    pub fn new(anchors: Arc<Anchors>) -> Arc<Self> {
+        Arc::new(Self { anchors, seen: Mutex::new(None) })
+    }
+
+    /// Looks at what is shown and asks no root about it.
+    pub fn without_roots() -> Arc<Self> {
+        Self::new(Anchors::new(Arc::new(RootCertStore::empty())))
     }
 
     /// What the last handshake showed; taken, so that a handshake that failed early shows nothing old.
@@ -364,15 +409,13 @@ impl ServerCertVerifier for Observing {
         _ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, TlsError> {
-        let parsed = ParsedCertificate::try_from(leaf);
-        let (trust, name_matches) = match &parsed {
+        let chain: Vec<_> = [leaf].into_iter().chain(intermediates).map(|c| c.clone().into_owned()).collect();
+        let (trust, name_matches) = match ParsedCertificate::try_from(leaf) {
             Ok(parsed) => {
-                let trust = verify_as_clients_do(leaf, parsed, intermediates, &self.roots, now);
-                (trust.map_err(Failure::from), verify_server_name(parsed, name).is_ok())
+                (self.anchors.verdict(&parsed, &chain, now), verify_server_name(&parsed, name).is_ok())
             }
             Err(error) => (Err(Failure::from(error)), false),
         };
-        let chain = [leaf].into_iter().chain(intermediates).map(|c| c.clone().into_owned()).collect();
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) =
             Some(Observation { chain, trust, name_matches });
         Ok(ServerCertVerified::assertion())

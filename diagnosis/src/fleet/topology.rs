@@ -124,8 +124,9 @@ fn without_raft(
     cut
 }
 
-/// Pairs of living voters between which port 2380 is closed while both follow a leader: nobody notices before that one goes,
-/// and then neither of the two may get votes enough.
+/// Pairs of living voters between which port 2380 is closed. While both follow a leader nobody notices before that one goes,
+/// and then neither of the two may get votes enough; one of them that sees no leader may well be apart from all, which the
+/// counts of the others show later ([`partition`]).
 pub(super) fn pairs(joined: &Joined<'_>, list: &MemberList, at: Timestamp) -> Option<Finding> {
     let voters = list.members.iter().filter(|m| !m.is_learner);
     let mut living: Vec<(&View<'_>, &EtcdMember)> =
@@ -168,7 +169,14 @@ pub(super) fn pairs(joined: &Joined<'_>, list: &MemberList, at: Timestamp) -> Op
     ways.sort_unstable();
     let name = |i: usize| living[i].0.node;
     let words = ways.iter().map(|((a, b), why)| format!("{} and {} ({why})", name(*a), name(*b)));
+    let alone: Vec<&str> = (0..living.len())
+        .filter(|i| living[*i].0.sees_no_leader() && closed.keys().any(|(a, b)| a == i || b == i))
+        .map(name)
+        .collect();
     let rest = match leader {
+        _ if !alone.is_empty() => {
+            format!("{} sees no leader, so it takes no part until that port is open", names(&alone, NAMED))
+        }
         Some(l) if !elects => format!(
             "While {} leads nobody notices; without it none of the others gets the {quorum} votes of {total} that it takes to \
              lead: the real tolerance is 0",

@@ -229,6 +229,16 @@ fn followers_that_do_not_reach_each_other_cannot_do_without_the_leader() {
     let f = pair(World::of(3), 1, 2).membership();
     let words = ["n1 and n2", "another one can still be elected"];
     expect(&f, Status::True, Severity::Warn, ReasonCode::EtcdPartitioned, &words);
+    // Who sees no leader follows nobody: what its loss would cost is not asked any more.
+    let f = pair(World::of(3), 1, 3).every(|_, e| orphan(e, 3)).membership();
+    expect(
+        &f,
+        Status::True,
+        Severity::Warn,
+        ReasonCode::EtcdPartitioned,
+        &["n1 and n3", "n3 sees no leader"],
+    );
+    assert!(!f.message.contains("elected"), "{f:#?}");
     // What still comes in outvotes a gauge that was left down, as does a counter that began anew; one look tells nothing.
     type Spoil = fn(&mut EtcdMetrics);
     let spoils: [Spoil; 3] = [

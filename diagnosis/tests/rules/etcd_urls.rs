@@ -123,6 +123,23 @@ fn loopback_is_of_use_to_its_own_machine_alone() {
 }
 
 #[test]
+fn members_that_all_have_loopback_addresses_of_their_own_share_one_machine() {
+    let all = |of: fn(usize) -> String| {
+        etcd(3).with(|e| {
+            list_mut(e).members.iter_mut().enumerate().for_each(|(i, m)| m.peer_urls = vec![of(i)]);
+        })
+    };
+    for of in [|i| format!("https://127.0.0.{}:2380", i + 1), |i| format!("https://127.0.0.1:2{i}380")] {
+        let f = membership(all(of));
+        assert_ne!(f.reason, ReasonCode::EtcdUrlUnusable, "{f:#?}");
+    }
+    let f = membership(all(|_| "https://127.0.0.1:2380".to_owned()));
+    assert_eq!(f.reason, ReasonCode::EtcdUrlUnusable, "{f:#?}");
+    let f = membership(all(|i| format!("https://{}:2380", ["127.0.0.1", "127.0.0.2", "10.0.0.3"][i])));
+    assert_eq!(f.reason, ReasonCode::EtcdUrlUnusable, "{f:#?}");
+}
+
+#[test]
 fn plain_http_among_members_with_tls_is_a_warning_and_no_error() {
     for (f, url) in [
         (peer("http://10.0.0.2:2380"), "instead https://10.0.0.2:2380"),

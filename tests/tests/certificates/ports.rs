@@ -84,7 +84,7 @@ fn real_expired_and_swapped_certificates() {
         let (raised, dead) =
             node.until("it serves an ended one", |c| is(c, "kubelet:10250", "CertificateExpired"));
         let condition = about(&dead, "kubelet:10250");
-        assert!(condition.advice.starts_with("Restart needed"), "{condition:?}");
+        assert!(condition.advice.contains("Restart needed: the process holds the old one"), "{condition:?}");
         node.stand_in(10250, &agent("serving-kubelet"), &[]);
         let cleared = node.until_well();
         table.timed(

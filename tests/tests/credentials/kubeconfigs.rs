@@ -143,11 +143,20 @@ fn cases() -> Vec<Case> {
             "no credential",
         ),
         of(
-            "broken token",
-            "claims are no base64",
+            "broken token, refused",
+            "claims are no base64, 401",
+            token("eyJhbGciOiJSUzI1NiJ9.%%.x"),
+            |_| status(401, "Unauthorized"),
+            "False CredentialUnusable warn",
+            "no base64",
+        ),
+        // What a server takes is no fault, whatever it looks like; only its end cannot be told.
+        of(
+            "broken token, accepted",
+            "claims are no base64, 200",
             token("eyJhbGciOiJSUzI1NiJ9.%%.x"),
             version,
-            "False CredentialUnusable warn",
+            "True CredentialsGood info",
             "no base64",
         ),
         Case {

@@ -59,6 +59,11 @@ impl Watched {
         for (link, target) in [("sys/class/net", "/sys/class/net"), ("proc/net", "/proc/net")] {
             std::os::unix::fs::symlink(target, root.join(link)).unwrap();
         }
+        // An agent below a root of its own reads the balancer's CA there too.
+        let ca = self.bed.ca();
+        let below = root.join(ca.strip_prefix("/").unwrap());
+        std::fs::create_dir_all(below.parent().unwrap()).unwrap();
+        std::fs::copy(ca, below).unwrap();
         let token = self.runtime.block_on(self.coordinator.operator.once_token()).unwrap();
         home.put("token", &token).unwrap();
         let profile = match place {

@@ -1,11 +1,9 @@
 //! What a port shows: one TLS handshake that ends cleanly, with nothing sent after it.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::time::Duration;
 
 use outrider_protocol::{CertificateFacts, Fact, ServedCertificate, UnknownCause};
-use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
@@ -116,7 +114,7 @@ async fn handshake(
     ip: IpAddr,
     limit: Duration,
 ) -> Result<Vec<CertificateDer<'static>>, Failure> {
-    let observer = tls::Observing::new(Arc::new(RootCertStore::empty()));
+    let observer = tls::Observing::without_roots();
     let config = tls::client_config(observer.clone(), None, &[])?;
     // By address: no server name is sent, see the module above.
     let name = ip.to_string();

@@ -14,7 +14,7 @@ use outrider_protocol::{
     Distribution, KubernetesRole, NeighbourFacts, NodeNetwork, Peer, Peers, PortTry, Reach, TriedPort,
     UnknownCause,
 };
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
@@ -196,7 +196,7 @@ fn config() -> Result<Arc<ClientConfig>, Failure> {
         let padding: Vec<Vec<u8>> = (b'a'..=b'g').map(|letter| vec![letter; 240]).collect();
         let mut alpn: Vec<&[u8]> = vec![b"http/1.1", b"h2"];
         alpn.extend(padding.iter().map(Vec::as_slice));
-        let observing = tls::Observing::new(Arc::new(RootCertStore::empty()));
+        let observing = tls::Observing::without_roots();
         tls::client_config(observing, None, &alpn)
     });
     CONFIG.clone()

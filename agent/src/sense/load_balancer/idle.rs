@@ -123,7 +123,7 @@ impl Holder {
         let verifier = match token {
             Some(_) => tls::trusting(trusted.roots)?,
             // Nothing secret is said.
-            None => tls::Observing::new(trusted.roots),
+            None => tls::Observing::new(tls::Anchors::new(trusted.roots)),
         };
         let config = tls::client_config(verifier, None, &[b"http/1.1"])?;
         let url = Url { tls: true, host: balancer.host.clone(), port: balancer.port, path: "/".into() };

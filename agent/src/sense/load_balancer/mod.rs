@@ -84,7 +84,7 @@ async fn one(
     let prober = Prober {
         cx,
         url,
-        roots: trusted.roots.clone(),
+        anchors: tls::Anchors::new(trusted.roots.clone()),
         ca_failure: trusted.failure.clone(),
         published: Mutex::new(None),
         connections: AtomicU32::new(0),

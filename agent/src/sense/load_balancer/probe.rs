@@ -8,7 +8,6 @@ use std::time::Duration;
 use outrider_protocol::{
     Fact, Hop, HttpAnswer, MAX_REDIRECTS, Probe, ProbeKind, ProbeTarget, TlsFacts, UnknownCause,
 };
-use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -43,7 +42,7 @@ pub(super) struct Prober<'a> {
     /// The Rancher URL: its host is what TLS and HTTP ask for, wherever the connection leads.
     pub(super) url: Url,
     /// Roots to judge chains by.
-    pub(super) roots: Arc<RootCertStore>,
+    pub(super) anchors: Arc<tls::Anchors>,
     /// Why the configured CA is not among them.
     pub(super) ca_failure: Option<Failure>,
     /// The first `/cacerts` that came through the balancer.
@@ -250,7 +249,7 @@ impl Prober<'_> {
     }
 
     async fn shake_hands(&self, stream: Heard<TcpStream>, manner: Manner) -> Result<Shaken, Failure> {
-        let observer = tls::Observing::new(self.roots.clone());
+        let observer = tls::Observing::new(self.anchors.clone());
         let alpn: &[&[u8]] = if manner.http2 { &[b"h2", b"http/1.1"] } else { &[b"http/1.1"] };
         let config = tls::client_config(observer.clone(), None, alpn)?;
         let limit = self.left().unwrap_or_default();

@@ -221,8 +221,21 @@ struct Useless<'a> {
     mixed: bool,
 }
 
+/// Whether every member records loopback addresses alone, each its own: a quorum that met that way runs on one machine, where
+/// they are right (etcd's own local set-up). Two of the same address are two machines that nobody else reaches.
+fn on_one_machine(list: &MemberList, of: Use) -> bool {
+    let mut all: Vec<&str> =
+        list.members.iter().flat_map(|m| of.of(m)).map(|url| url.trim_end_matches('/')).collect();
+    let total = all.len();
+    all.sort_unstable();
+    all.dedup();
+    all.len() == total
+        && list.members.iter().all(|m| !of.of(m).is_empty())
+        && all.iter().all(|url| parts(url, of).flaws == [Flaw::Loopback])
+}
+
 fn useless<'a>(list: &'a MemberList, of: Use) -> Vec<Useless<'a>> {
-    let alone = list.members.len() < 2;
+    let alone = list.members.len() < 2 || on_one_machine(list, of);
     let all = || list.members.iter().flat_map(|m| of.of(m)).map(|url| parts(url, of));
     let tls = all().any(|p| p.flaws.is_empty() && !p.http);
     let mut found = Vec::new();
