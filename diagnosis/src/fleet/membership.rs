@@ -32,7 +32,7 @@ pub(super) fn judge(
         None => found.extend(topology::pairs(joined, list, at)),
     }
     found.extend(topology::client_port(joined, list, at));
-    found.extend(peer_urls(joined, list));
+    found.extend(peer_urls(joined, list, tally));
     found.extend(leaders(joined, list));
     found.extend(learners::judge(joined, list, tally));
     found.extend(ghosts::ghosts(tally, at).map(|f| with_addresses(f, joined, list, tally)));
@@ -115,14 +115,14 @@ pub(super) fn split(joined: &Joined<'_>) -> Option<Finding> {
 
 /// Recorded peer URLs against what each node's own configuration expects, else against the node's address, and what is
 /// wrong in the list itself.
-fn peer_urls(joined: &Joined<'_>, list: &MemberList) -> Vec<Finding> {
+fn peer_urls(joined: &Joined<'_>, list: &MemberList, tally: &Tally<'_>) -> Vec<Finding> {
     let lives = |m: &Member| joined.said_of(m).iter().any(|(_, e)| view::answers_itself(e, m));
     let mut found = peers::listed(list, lives, joined.at);
     found.extend(urls::judge(list, joined.at));
-    found.extend(joined.group.iter().filter_map(|v| match peers::local(v.etcd, list, joined.at) {
+    found.extend(joined.group.iter().filter_map(|v| match peers::local(v.etcd, list, tally, joined.at) {
         Compared::Different(finding) => Some(*finding),
         Compared::Same | Compared::Untold(_) => None,
-        Compared::Not => by_node(joined, v, list),
+        Compared::Not => by_node(joined, v, list, tally),
     }));
     let mixed = urls::mixed(list, &found, joined.at);
     found.extend(mixed);
@@ -131,13 +131,13 @@ fn peer_urls(joined: &Joined<'_>, list: &MemberList) -> Vec<Finding> {
 
 /// The member that runs on the node of `v` against the address that its agent told. Only where the distribution is known
 /// to give the member that address.
-fn by_node(joined: &Joined<'_>, v: &View<'_>, list: &MemberList) -> Option<Finding> {
+fn by_node(joined: &Joined<'_>, v: &View<'_>, list: &MemberList, tally: &Tally<'_>) -> Option<Finding> {
     if !matches!(v.etcd.distribution, Distribution::Rke2 | Distribution::K3s) || v.local_id.is_empty() {
         return None;
     }
     let addresses = &joined.node(v.node)?.network?.addresses;
     let member = list.members.iter().find(|m| m.id == v.local_id)?;
-    peers::by_node(member, v.node, addresses, v.lives(), joined.at)
+    peers::by_node(member, v.node, addresses, v.lives(), (tally, joined.at))
 }
 
 /// The finding about ghosts, and where a ghost of a node that was built anew was to be found against where the node is.

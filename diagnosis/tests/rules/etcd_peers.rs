@@ -4,7 +4,7 @@ use outrider_protocol::*;
 
 use crate::etcd_verdict::membership;
 use crate::expect;
-use crate::world::{Change, etcd, kill, known, list_mut, unknown};
+use crate::world::{Change, etcd, kill, known, list_mut, orphan, unknown};
 
 /// Three members of which the local one is recorded with `recorded` and expects `expected`.
 fn urls(recorded: &[&str], expected: &[&str]) -> EtcdFacts {
@@ -139,4 +139,43 @@ fn nothing_is_compared_with_what_was_not_read() {
         assert_eq!(f.reason, ReasonCode::EtcdMembersExpected, "{f:#?}");
         assert!(!f.message.contains("peer URL"), "{}", f.message);
     }
+}
+
+#[test]
+fn whoever_the_cluster_cannot_spare_is_not_to_be_removed_for_its_url() {
+    let moved = |n: usize| {
+        etcd(n).with(|e| {
+            e.expected = Some(known(ExpectedMember {
+                name: "n1".into(),
+                peer_urls: vec!["https://10.0.0.9:2380".into()],
+                ..ExpectedMember::default()
+            }));
+        })
+    };
+    let not_removed = |e: EtcdFacts, words: &[&str]| {
+        let f = membership(e);
+        assert_eq!(f.reason, ReasonCode::EtcdPeerUrlMismatch, "{f:#?}");
+        assert!(!f.advice.contains("a person removes"), "{f:#?}");
+        words.iter().for_each(|word| assert!(f.advice.contains(word), "{word:?}: {f:#?}"));
+    };
+    // The only voter is the cluster.
+    let keep = "Do not remove n1 and do not empty its data folder";
+    not_removed(moved(1), &[keep, "only voter", "takes an etcd snapshot"]);
+    not_removed(moved(1).with(|e| kill(e, 1, 60)), &[keep, "only voter", "keeps a copy of its data folder"]);
+    // The others are no quorum without it.
+    not_removed(moved(3).with(|e| kill(e, 3, 60)), &[keep, "1 of 2 voters is known", "First bring n3 back"]);
+    // None holds, and without one nothing is removed.
+    not_removed(
+        moved(3).with(|e| {
+            kill(e, 1, 60);
+            kill(e, 3, 60);
+            orphan(e, 2);
+        }),
+        &[keep, "none holds now", "First bring n3 back"],
+    );
+    // They are one: that is the way when nothing else is.
+    let f = membership(moved(3));
+    let words = ["removes member n1 with id 0000000000000001", "2 of 2 voters are healthy without it (quorum 2)"];
+    expect(&f, Status::False, Severity::Warn, ReasonCode::EtcdPeerUrlMismatch, &words);
+    assert!(!f.advice.contains("Do not remove n1"), "{f:#?}");
 }

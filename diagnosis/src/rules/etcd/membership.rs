@@ -50,7 +50,7 @@ pub(super) fn judge(
     let answers = |m: &Member| view::endpoints_of(etcd, m).any(|e| view::answers_itself(e, m));
     found.extend(peers::listed(list, answers, at));
     found.extend(urls::judge(list, at));
-    let own_urls = peers::local(etcd, list, at);
+    let own_urls = peers::local(etcd, list, tally, at);
     if let Compared::Different(finding) = &own_urls {
         found.push((**finding).clone());
     }

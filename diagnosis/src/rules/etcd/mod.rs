@@ -15,6 +15,7 @@ pub(crate) mod membership;
 pub(crate) mod peers;
 pub(crate) mod quorum;
 pub(crate) mod rebuilt;
+mod removal;
 pub(crate) mod snapshots;
 mod space;
 mod split;

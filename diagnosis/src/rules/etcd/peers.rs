@@ -11,6 +11,8 @@ use outrider_protocol::{
     ConditionType, EtcdFacts, Fact, Member, MemberList, ReasonCode as R, Severity, Status, Timestamp,
 };
 
+use super::quorum::Tally;
+use super::removal;
 use super::view::{answers_itself, display_name, endpoints_of, with_id};
 use crate::finding::Finding;
 use crate::wording::names;
@@ -150,12 +152,12 @@ fn local_member<'a>(etcd: &EtcdFacts, list: &'a MemberList) -> Option<&'a Member
 }
 
 /// The local member's recorded URLs against those of its configuration.
-pub(crate) fn local(etcd: &EtcdFacts, list: &MemberList, at: Timestamp) -> Compared {
+pub(crate) fn local(etcd: &EtcdFacts, list: &MemberList, tally: &Tally<'_>, at: Timestamp) -> Compared {
     let expected = etcd.expected.as_ref().and_then(Fact::value).filter(|e| !e.peer_urls.is_empty());
     let (Some(expected), Some(member)) = (expected, local_member(etcd, list)) else { return Compared::Not };
     let running = endpoints_of(etcd, member).any(|e| e.local && answers_itself(e, member));
     let whose = format!("its configuration expects {}", names(&expected.peer_urls, NAMED));
-    compare(member, &expected.peer_urls, &whose, running, at)
+    compare(member, &expected.peer_urls, &whose, running, (tally, at))
 }
 
 /// The URLs of the member of an RKE2 or K3s node against the one that its addresses, the first family first, give it: the
@@ -166,7 +168,7 @@ pub(crate) fn by_node(
     node: &str,
     addresses: &[String],
     running: bool,
-    at: Timestamp,
+    (tally, at): (&Tally<'_>, Timestamp),
 ) -> Option<Finding> {
     let addresses: Vec<IpAddr> = addresses.iter().filter_map(|a| a.parse().ok()).collect();
     let recorded: Vec<Peer<'_>> = member.peer_urls.iter().map(|u| parse(u)).collect();
@@ -177,13 +179,19 @@ pub(crate) fn by_node(
         IpAddr::V6(v6) => format!("https://[{v6}]:{DEFAULT_PORT}"),
     };
     let whose = format!("the address of node {node} gives {expected}");
-    match compare(member, std::slice::from_ref(&expected), &whose, running, at) {
+    match compare(member, std::slice::from_ref(&expected), &whose, running, (tally, at)) {
         Compared::Different(finding) => Some(*finding),
         _ => None,
     }
 }
 
-fn compare(member: &Member, expected: &[String], whose: &str, running: bool, at: Timestamp) -> Compared {
+fn compare(
+    member: &Member,
+    expected: &[String],
+    whose: &str,
+    running: bool,
+    (tally, at): (&Tally<'_>, Timestamp),
+) -> Compared {
     if member.peer_urls.is_empty() {
         return Compared::Not;
     }
@@ -227,7 +235,11 @@ fn compare(member: &Member, expected: &[String], whose: &str, running: bool, at:
         "Member {name} is recorded with peer URL {found} and {whose}; what differs: {words}; {effect}."
     );
     let severity = if running { Severity::Warn } else { Severity::Error };
-    let advice = advice(&kinds, &member.peer_urls[i], &expected[j], name);
+    let advice = format!(
+        "{} {} Outrider does not update members.",
+        advice(&kinds, &member.peer_urls[i], &expected[j], name),
+        removal::rejoin(tally, member, running, at)
+    );
     let finding = Finding::new(TYPE, Status::False, severity, R::EtcdPeerUrlMismatch, at, message);
     Compared::Different(Box::new(finding.advice(advice)))
 }
@@ -250,7 +262,7 @@ pub(crate) fn against_node(member: &Member, addresses: &[String]) -> Option<Stri
 
 fn advice(kinds: &[Kind], recorded: &str, expected: &str, name: &str) -> String {
     let first = kinds.first().copied().unwrap_or(Kind::Address);
-    let step = match first {
+    match first {
         Kind::Brackets => format!(
             "Write the IPv6 address in brackets, as in https://[fd00::1]:2380; {} has none.",
             if parse(expected).bare { expected } else { recorded }
@@ -264,11 +276,7 @@ fn advice(kinds: &[Kind], recorded: &str, expected: &str, name: &str) -> String 
             "Give the machine the address of {recorded} again, or name that address first in node-ip."
         ),
         Kind::Port => format!("Let {name} listen for peers at the port of {recorded} again."),
-    };
-    format!(
-        "{step} If that cannot be, a person removes member {name} while quorum holds, empties its data folder and lets it \
-         join again. Outrider does not update members."
-    )
+    }
 }
 
 /// URLs that two members record: one of them is the same machine built a second time.
