@@ -40,6 +40,37 @@ fn d18_a_removed_member_is_to_be_emptied() {
 }
 
 #[test]
+fn d18_nothing_is_emptied_before_a_cluster_is_seen_to_live() {
+    let removed = |n: usize, change: &dyn Fn(&mut EtcdFacts)| {
+        local(etcd(n).with(|e| {
+            kill(e, 1, 300);
+            e.data_folder = folder(|f| f.tombstone = true);
+            change(e);
+        }))
+    };
+    let f = removed(4, &|_| {});
+    assert!(f.advice.contains("answering with a leader: n2, n3, n4"), "{f:#?}");
+    // Nobody answers, nobody is there, nobody sees a leader, or the one copy that was reset lies here.
+    let alone: [(usize, &dyn Fn(&mut EtcdFacts)); 4] = [
+        (4, &|e| (2..=4).for_each(|n| kill(e, n, 300))),
+        (1, &|_| {}),
+        (3, &|e| (2..=3).for_each(|n| orphan(e, n))),
+        (3, &|e| {
+            e.data_folder = folder(|f| {
+                f.tombstone = true;
+                f.reset_flag = true;
+            })
+        }),
+    ];
+    for (n, change) in alone {
+        let f = removed(n, change);
+        let words = ["Do not empty /var/lib", "keeps a copy"];
+        expect(&f, Status::False, Severity::Error, ReasonCode::EtcdMemberRemoved, &words);
+        assert!(!f.advice.contains("empties"), "{f:#?}");
+    }
+}
+
+#[test]
 fn a_member_on_a_full_disk_needs_room_and_no_restart() {
     let full = |free, down| {
         local(etcd(3).with(|e| {
@@ -112,6 +143,19 @@ fn d19_after_a_reset_the_others_come_back_empty() {
         ReasonCode::EtcdMemberDown,
         &["reset-flag", "do not reset again"],
     );
+}
+
+#[test]
+fn d19_a_living_cluster_is_not_emptied_for_a_server_that_was_reset() {
+    let f = local(etcd(4).with(|e| {
+        kill(e, 4, 60);
+        e.endpoints[0].local = false;
+        e.endpoints[3].local = true;
+        e.data_folder = folder(|f| f.reset_flag = true);
+    }));
+    let words = ["empty no data folder", "answering with a leader: n1, n2, n3", "holds the data that counts"];
+    expect(&f, Status::False, Severity::Error, ReasonCode::EtcdMemberDown, &words);
+    assert!(!f.advice.contains("only then the others"), "{f:#?}");
 }
 
 #[test]

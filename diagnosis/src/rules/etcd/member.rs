@@ -254,22 +254,20 @@ fn down(etcd: &EtcdFacts, endpoint: &EndpointFacts, why: &str, at: Timestamp, no
     let folder = etcd.data_folder.as_ref().and_then(Fact::value);
     match folder {
         Some(folder) if folder.tombstone => {
-            let path = &folder.path;
-            let message =
-                format!("{message} It was removed from its cluster for good (tombstone in {path}).");
-            new(Status::False, Severity::Error, R::EtcdMemberRemoved, at, message).advice(format!(
-                "\"member has been permanently removed\" means: wipe the data and rejoin. A person makes sure that this \
-                 server is to come back, empties {path} (it holds nothing that the cluster lacks) and starts the server \
-                 with the same token, so that it joins as a new member. Starting it again with the old data does not help."
-            ))
+            let message = format!(
+                "{message} It was removed from its cluster for good (tombstone in {}).{}",
+                folder.path,
+                if folder.reset_flag { " The cluster was reset on this server, too (reset-flag)." } else { "" }
+            );
+            new(Status::False, Severity::Error, R::EtcdMemberRemoved, at, message)
+                .advice(folder::removed_advice(etcd, folder))
         }
         Some(folder) if folder.reset_flag => {
             let message =
                 format!("{message} The cluster was reset on this server (reset-flag by {}).", folder.path);
             new(Status::False, Severity::Error, R::EtcdMemberDown, at, message).advice(format!(
-                "The reset is done: do not reset again. A person starts this server normally first, with the same token, \
-                 and only then the others, each with its own data folder emptied; as long as one of them runs with its old \
-                 data, it disturbs this one. {}",
+                "{} {}",
+                folder::reset_advice(etcd),
                 down_advice(etcd, endpoint)
             ))
         }

@@ -4,6 +4,7 @@
 
 pub(crate) mod alarms;
 mod disk;
+mod folder;
 mod full_disk;
 pub(crate) mod ghosts;
 mod histogram;
