@@ -130,8 +130,13 @@ fn d19_after_a_reset_the_others_come_back_empty() {
         Status::True,
         Severity::Warn,
         ReasonCode::EtcdClusterReset,
-        &["1 of its members", "stopped", "data folder emptied", "same token"],
+        &["its only member now", "stopped", "data folder emptied", "same token"],
     );
+    // Whoever is in the list belongs to the cluster as it is now.
+    let f = local(etcd(3).with(|e| e.data_folder = folder(|f| f.reset_flag = true)));
+    let words = ["3 members now: n1, n2, n3", "Empty nothing on the servers of n1, n2, n3", "left over"];
+    expect(&f, Status::True, Severity::Warn, ReasonCode::EtcdClusterReset, &words);
+    assert!(!f.advice.contains("Before the others join"), "{f:#?}");
     let f = local(etcd(1).with(|e| {
         kill(e, 1, 60);
         e.data_folder = folder(|f| f.reset_flag = true);

@@ -175,7 +175,8 @@ fn whoever_the_cluster_cannot_spare_is_not_to_be_removed_for_its_url() {
     );
     // They are one: that is the way when nothing else is.
     let f = membership(moved(3));
-    let words = ["removes member n1 with id 0000000000000001", "2 of 2 voters are healthy without it (quorum 2)"];
+    let words =
+        ["removes member n1 with id 0000000000000001", "2 of 2 voters are healthy without it (quorum 2)"];
     expect(&f, Status::False, Severity::Warn, ReasonCode::EtcdPeerUrlMismatch, &words);
     assert!(!f.advice.contains("Do not remove n1"), "{f:#?}");
 }

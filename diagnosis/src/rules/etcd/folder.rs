@@ -1,7 +1,7 @@
 //! What the data folder of this server tells of a removal or a reset, and whose data may be emptied by that: nobody's before
 //! it is known where the cluster lives (D10, D18, D19).
 
-use outrider_protocol::{DataFolder, EndpointFacts, EtcdFacts};
+use outrider_protocol::{DataFolder, EndpointFacts, EtcdFacts, Fact, ReasonCode as R};
 
 use super::view::{display_name, lacks_leader, member_of, name_of, ours};
 use crate::wording::names;
@@ -10,9 +10,8 @@ const NAMED: usize = 7;
 
 /// Voters on other servers that answer and see a leader: where one does, a cluster lives without this server.
 fn living<'a>(etcd: &'a EtcdFacts, endpoints: impl Iterator<Item = &'a EndpointFacts>) -> String {
-    let serves = |e: &&EndpointFacts| {
-        !e.local && e.status.value().is_some_and(|s| !s.is_learner && !lacks_leader(s))
-    };
+    let serves =
+        |e: &&EndpointFacts| !e.local && e.status.value().is_some_and(|s| !s.is_learner && !lacks_leader(s));
     let name = |e: &'a EndpointFacts| {
         member_of(e).map_or(e.endpoint.as_str(), |id| name_of(etcd.members.value(), id))
     };
@@ -58,4 +57,39 @@ pub(super) fn reset_advice(etcd: &EtcdFacts) -> String {
              folder emptied after a copy; start it with its old data before that is settled, and it may stand against them."
         ),
     }
+}
+
+/// A flag that a reset left behind while the member `name` runs (D19): reason, message, advice.
+pub(super) fn odd(etcd: &EtcdFacts, name: &str) -> Option<(R, String, String)> {
+    let folder = etcd.data_folder.as_ref().and_then(Fact::value).filter(|f| f.reset_flag)?;
+    let path = &folder.path;
+    let members = etcd.members.value().map_or(&[][..], |l| &l.members);
+    let flag = format!("{name} answers; its cluster was reset on this server (reset-flag by {path})");
+    let (message, advice) = match members {
+        [] => (
+            format!("{flag}, and which members it has now was not read."),
+            "Do not reset again, and empty no data folder before the member list tells who belongs to this cluster now \
+             (outrider check --only etcd)."
+                .to_owned(),
+        ),
+        [_] => (
+            format!("{flag}, and this is its only member now."),
+            format!(
+                "The flag goes with the next normal start of this server. Servers that are to join {name} again: each stopped, its \
+                 own data folder emptied, the same token. A server that still runs with its old data disturbs this one."
+            ),
+        ),
+        members => {
+            let who = names(members.iter().map(display_name), NAMED);
+            (
+                format!("{flag}, and has {} members now: {who}.", members.len()),
+                format!(
+                    "Empty nothing on the servers of {who}: they belong to the cluster as it is now. The flag is left over and goes with \
+                     the next normal start of this server. Only a server that is not among them and still holds data from before \
+                     the reset is stopped, and its own data folder emptied, before it joins."
+                ),
+            )
+        }
+    };
+    Some((R::EtcdClusterReset, message, advice))
 }

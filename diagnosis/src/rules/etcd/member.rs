@@ -7,6 +7,7 @@ use outrider_protocol::{
     ReasonCode as R, Severity, Status, Thresholds, Timestamp, UnknownCause,
 };
 
+use super::folder;
 use super::histogram::{self, Difference};
 use super::learners::{self, Learner};
 use super::links::{self, Network};
@@ -102,7 +103,10 @@ pub(super) fn judge(
             "See EtcdMembership and EtcdQuorum, and the log of {name} for the cause. Do not restart etcd before it is known."
         ));
     }
-    reset(etcd, name, at).unwrap_or_else(|| read(etcd, endpoint, name, at, limits))
+    let odd = folder::odd(etcd, name).map(|(reason, message, advice)| {
+        new(Status::True, Severity::Warn, reason, at, message).advice(advice)
+    });
+    odd.unwrap_or_else(|| read(etcd, endpoint, name, at, limits))
 }
 
 /// The member of this server that the list of its own cluster does not have, as `(id, list)`.
@@ -257,7 +261,11 @@ fn down(etcd: &EtcdFacts, endpoint: &EndpointFacts, why: &str, at: Timestamp, no
             let message = format!(
                 "{message} It was removed from its cluster for good (tombstone in {}).{}",
                 folder.path,
-                if folder.reset_flag { " The cluster was reset on this server, too (reset-flag)." } else { "" }
+                if folder.reset_flag {
+                    " The cluster was reset on this server, too (reset-flag)."
+                } else {
+                    ""
+                }
             );
             new(Status::False, Severity::Error, R::EtcdMemberRemoved, at, message)
                 .advice(folder::removed_advice(etcd, folder))
@@ -345,20 +353,6 @@ fn leaderless(etcd: &EtcdFacts, name: &str, url: &str, status: &EndpointStatus, 
         "See EtcdQuorum: without a quorum there is no leader. If quorum holds elsewhere, check port 2380 between this node \
          and {to}, both ways. Do not restart etcd because it has no leader."
     ))
-}
-
-/// A flag that a reset left behind while the member runs: the others were told to come back empty (D19).
-fn reset(etcd: &EtcdFacts, name: &str, at: Timestamp) -> Option<Finding> {
-    let folder = etcd.data_folder.as_ref().and_then(Fact::value).filter(|f| f.reset_flag)?;
-    let members = etcd.members.value().map_or(0, |l| l.members.len());
-    let message = format!(
-        "{name} answers; its cluster was reset on this server (reset-flag by {}) and has {members} of its members now.",
-        folder.path
-    );
-    Some(new(Status::True, Severity::Warn, R::EtcdClusterReset, at, message).advice(format!(
-        "The flag goes with the next normal start of this server. Before the others join {name} again: each of them stopped, \
-         its own data folder emptied, the same token. A server that still runs with its old data disturbs this one."
-    )))
 }
 
 fn read(

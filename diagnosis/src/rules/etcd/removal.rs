@@ -44,9 +44,7 @@ pub(super) fn rejoin(tally: &Tally<'_>, member: &Member, running: bool, at: Time
             if healthy == 1 { "is" } else { "are" }
         ),
         Status::False => "a removal needs a quorum, and none holds now".to_owned(),
-        Status::Unknown => {
-            "a removal needs a quorum, and whether one holds is not known now".to_owned()
-        }
+        Status::Unknown => "a removal needs a quorum, and whether one holds is not known now".to_owned(),
     };
     // Who answers without a leader lacks nothing but the quorum.
     let is_away = |v: &&Voter<'_>| v.may_return() && v.health != Health::NoLeader;
