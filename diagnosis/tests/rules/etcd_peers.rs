@@ -86,6 +86,9 @@ fn a_peer_url_recorded_twice_is_a_duplicate() {
             "Also: 1 voter added",
         ],
     );
+    // Who goes is called by its name, and so is who stays.
+    let gone = "removes 0000000000000004 (and not n2 with id 0000000000000002), while quorum holds";
+    assert!(f.advice.contains(gone), "{f:#?}");
 }
 
 #[test]

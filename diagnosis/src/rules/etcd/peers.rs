@@ -307,31 +307,33 @@ fn duplicates(list: &MemberList, lives: impl Fn(&Member) -> bool, at: Timestamp)
         .collect();
     let message = format!("Members share a peer URL (duplicate): {}.", names(&pairs, NAMED));
     // Only where one answers and the others do not is it told which one is the machine that runs.
-    let told: Vec<String> = twice
+    let told: Vec<(String, String)> = twice
         .keys()
         .filter_map(|who| {
             let (living, dead): (Vec<&usize>, Vec<&usize>) =
                 who.iter().partition(|i| lives(&list.members[**i]));
             let [living] = living.as_slice() else { return None };
-            Some(format!(
-                "{} answers, {} does not: by that the latter is not the living one.",
-                with_id(living),
-                join_and(dead.into_iter().take(NAMED).map(with_id))
-            ))
+            Some((with_id(living), join_and(dead.into_iter().take(NAMED).map(with_id))))
         })
+        .take(NAMED)
         .collect();
+    let sure = "etcdctl endpoint status shows the id";
     let which = if told.is_empty() {
-        "A person finds out which of the members is the living one (etcdctl endpoint status shows its id)"
-            .to_owned()
-    } else {
         format!(
-            "{} A person makes sure of it (etcdctl endpoint status shows the id)",
-            told.iter().take(NAMED).cloned().collect::<Vec<_>>().join(" ")
+            "A person finds out which of the members is the living one ({sure}) and removes the one that is not"
+        )
+    } else {
+        let seen = told.iter().map(|(living, dead)| format!("{living} answers, {dead} does not."));
+        let gone = told.iter().map(|(living, dead)| format!("{dead} (and not {living})"));
+        format!(
+            "{} A person makes sure of it ({sure}) and removes {}",
+            seen.collect::<Vec<_>>().join(" "),
+            join_and(gone)
         )
     };
     Some(Finding::new(TYPE, Status::False, Severity::Error, R::EtcdPeerUrlMismatch, at, message).advice(format!(
-        "One machine stands twice in the list, as it does when it was built anew under its old address. {which} and removes \
-         the other while quorum holds. Outrider does not remove members."
+        "One machine stands twice in the list, as it does when it was built anew under its old address. {which}, while quorum \
+         holds. Outrider does not remove members."
     )))
 }
 
