@@ -40,22 +40,29 @@ fn joined_learner<'a>(joined: &Joined<'a>, list: &'a MemberList, member: &'a Mem
         .collect();
     // The newest look first.
     all.sort_by(|(a, _), (b, _)| b.at.cmp(&a.at).then(a.node.cmp(b.node)));
-    let reached = all.iter().filter(|(_, l)| l.silent_for.is_none()).map(|(v, _)| v.at).max();
+    let reached = all.iter().filter(|(_, l)| !l.is_silent).map(|(v, _)| v.at).max();
     let onset = join::losses(joined, member).into_iter().map(|(_, since)| since).max();
-    let silent_for = match (reached, onset) {
+    let is_silent = match (reached, onset) {
         // Somebody reached it after the last of those who lost it did.
-        (Some(reached), Some(onset)) if reached >= onset => None,
-        (_, Some(onset)) => Some(joined.now.since(onset)),
-        (Some(_), None) => None,
-        // Nobody asked it: it has not come up since it was added, or nothing is known.
-        (None, None) => all.iter().filter_map(|(_, l)| l.silent_for).min(),
+        (Some(reached), Some(onset)) => reached < onset,
+        (Some(_), None) => false,
+        (None, _) => all.iter().any(|(_, l)| l.is_silent),
     };
+    let told = || all.iter().filter_map(|(_, l)| l.silent_for);
+    let silent_for = match onset {
+        // Nobody who lost it knows since when.
+        Some(_) if told().next().is_none() => None,
+        Some(onset) => Some(joined.now.since(onset)),
+        // Nobody asked it: it has not come up since it was added, or nothing is known.
+        None => told().min(),
+    };
+    let silent_for = silent_for.filter(|_| is_silent);
     let leaders = || all.iter().filter_map(|(_, l)| l.leader);
     Learner {
         name: display_name(member),
         with_id: with_id(member),
         ready_for: all.iter().filter_map(|(_, l)| l.ready_for).max(),
-        silence: all.iter().find_map(|(_, l)| l.silence).filter(|_| silent_for.is_some()),
+        silence: all.iter().find_map(|(_, l)| l.silence).filter(|_| is_silent),
         unstarted_at: all.iter().find_map(|(_, l)| l.unstarted_at.clone()).filter(|_| reached.is_none()),
         distribution: all.iter().find_map(|(_, l)| l.distribution),
         // Whoever sees one is right: the others may be cut off.
@@ -70,6 +77,7 @@ fn joined_learner<'a>(joined: &Joined<'a>, list: &'a MemberList, member: &'a Mem
         index: all.iter().find_map(|(_, l)| l.index),
         front: all.iter().filter_map(|(_, l)| l.front).max(),
         trend: all.iter().find_map(|(_, l)| l.trend),
+        is_silent,
         silent_for,
         links: links(joined, list, member),
         waiting: waiting(joined, list),

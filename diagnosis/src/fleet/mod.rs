@@ -36,6 +36,7 @@ pub use trim::trim;
 
 use crate::finding::{Finding, Judgement};
 use crate::rules::etcd::quorum;
+use crate::rules::etcd::view::without_bad_list;
 use crate::wording::{Count, names};
 
 const NAMED: usize = 7;
@@ -174,10 +175,12 @@ fn unread(joined: &Joined<'_>) -> Option<Vec<Finding>> {
 /// Reports that count, and none has a member list: who could not read it, and why.
 fn no_list(joined: &Joined<'_>) -> Vec<Finding> {
     let reports = Count(joined.group.len(), "report");
-    let mut why: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+    let mut why: BTreeMap<(String, String), Vec<&str>> = BTreeMap::new();
     for view in &joined.group {
-        if let Fact::Unknown { cause, detail, .. } = &view.etcd.members {
-            why.entry((cause.as_str(), detail.trim_end_matches('.'))).or_default().push(view.node);
+        let bad = without_bad_list(view.etcd);
+        if let Fact::Unknown { cause, detail, .. } = &bad.as_ref().unwrap_or(view.etcd).members {
+            let why = why.entry((cause.to_string(), detail.trim_end_matches('.').to_owned()));
+            why.or_default().push(view.node);
         }
     }
     let said = why.iter().map(|((cause, detail), who)| format!("{} ({cause}: {detail})", names(who, NAMED)));

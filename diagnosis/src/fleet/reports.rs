@@ -99,7 +99,7 @@ impl<'a> View<'a> {
     }
 
     pub(super) fn list(&self) -> Option<&'a MemberList> {
-        self.etcd.members.value().filter(|l| self.cluster_id.is_empty() || l.cluster_id == self.cluster_id)
+        view::listed(self.etcd).filter(|l| self.cluster_id.is_empty() || l.cluster_id == self.cluster_id)
     }
 
     /// A time that this report tells, by our clock: one clock that is ahead must not make a loss newer than every answer.

@@ -23,6 +23,7 @@ use outrider_protocol::{Check, Fact, NodeFacts, NotApplicable, Timestamp};
 use crate::finding::{Blind, Finding, Judgement};
 
 pub(crate) fn judge(facts: &NodeFacts) -> Judgement {
+    let facts = &*etcd::sound(facts);
     let mut out = Judgement::default();
     let checks = &facts.checks;
     if let Some((host, _)) = open(&mut out, Check::Host, &checks.host) {

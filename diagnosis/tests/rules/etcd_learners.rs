@@ -478,3 +478,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_learner_that_is_silent_since_nobody_knows_when_is_as_old_as_it_is() {
+    let silent = |age: u64| {
+        membership(learner(age, 60_000).with(|e| {
+            kill(e, 4, 0);
+            e.endpoints[3].down_since = None;
+        }))
+    };
+    let f = silent(3600);
+    let words = ["does not answer, nobody knows since when", "a learner for 60 min"];
+    expect(&f, Status::True, Severity::Warn, ReasonCode::EtcdLearnerLagging, &words);
+    assert!(!f.message.contains("for 0 s"), "{f:#?}");
+    expect(&silent(40), Status::True, Severity::Info, ReasonCode::EtcdLearnerJoining, &words[..1]);
+}

@@ -26,6 +26,7 @@ mod etcd_learners;
 mod etcd_members;
 mod etcd_needs;
 mod etcd_node;
+mod etcd_odd;
 mod etcd_peers;
 mod etcd_properties;
 mod etcd_quorum;

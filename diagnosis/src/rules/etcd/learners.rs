@@ -44,7 +44,9 @@ pub(crate) struct Learner<'a> {
     pub(crate) trend: Option<Trend>,
     /// How long it has been near enough to be promoted, by the looks.
     pub(crate) ready_for: Option<Duration>,
-    /// How long it has not answered anybody; `None` when it answers or was not asked.
+    /// It answers nobody who asked.
+    pub(crate) is_silent: bool,
+    /// For how long, where anybody knows.
     pub(crate) silent_for: Option<Duration>,
     /// How it is silent, and where.
     pub(crate) silence: Option<(Silence, &'a str)>,
@@ -137,10 +139,10 @@ pub(crate) fn seen_by<'a>(etcd: &'a EtcdFacts, member: &'a Member, now: Timestam
     }
     // A learner that was never asked is not silent; one that publishes no address has not come up since it was added.
     let never_up = member.client_urls.is_empty() || member.name.is_empty();
-    let silent_for = match (answers, silent, never_up) {
-        (true, ..) => None,
-        (_, true, _) => Some(down_since.map_or(Duration::ZERO, |t| now.since(t))),
-        (_, _, true) => Some(age.unwrap_or_default()),
+    let is_silent = !answers && (silent || never_up);
+    let silent_for = match (is_silent, silent) {
+        (true, true) => down_since.map(|t| now.since(t)),
+        (true, false) => age,
         _ => None,
     };
     let progress = etcd.learner_progress.get(&member.id).map_or(&[][..], Vec::as_slice);
@@ -156,8 +158,9 @@ pub(crate) fn seen_by<'a>(etcd: &'a EtcdFacts, member: &'a Member, now: Timestam
         front: statuses().map(|s| s.raft_index).max().max(last.map(|p| p.front)),
         trend: Trend::of(progress),
         ready_for: ready_for(progress),
+        is_silent,
         silent_for,
-        silence: silence.filter(|_| silent_for.is_some()),
+        silence: silence.filter(|_| is_silent),
         unstarted_at: (member.name.is_empty() && !answers && !silent).then(|| recorded(member)),
         links: own_link(etcd, member).into_iter().collect(),
         waiting: Vec::new(),
@@ -241,8 +244,11 @@ pub(crate) fn finding(learner: &Learner<'_>, stalled: Duration, at: Timestamp) -
         ));
     }
 
-    let silence =
-        learner.silent_for.map(|d| format!(" and has not answered for {}", Span(d))).unwrap_or_default();
+    let silence = match learner.silent_for {
+        Some(d) => format!(" and has not answered for {}", Span(d)),
+        None if learner.is_silent => " and does not answer, nobody knows since when".to_owned(),
+        None => String::new(),
+    };
     let links = if learner.links.is_empty() {
         String::new()
     } else {
@@ -264,10 +270,15 @@ pub(crate) fn finding(learner: &Learner<'_>, stalled: Duration, at: Timestamp) -
             learner.taken_out()
         ));
     }
-    if learner.silent_for.is_some() {
+    if learner.is_silent {
+        // A silence that began nobody knows when may be as old as the learner itself.
+        let (severity, reason) = match learner.silent_for {
+            None => (severity, reason),
+            Some(_) => (Severity::Info, R::EtcdLearnerJoining),
+        };
         let message =
             format!("Learner {name} is joining and silent: {numbers}; it is not counted as a voter.");
-        return new(Severity::Info, R::EtcdLearnerJoining, message).advice(format!(
+        return new(severity, reason, message).advice(format!(
             "{} It goes on catching up by itself then; the voters go on without it.{}",
             learner.start(),
             learner.taken_out()
@@ -378,10 +389,7 @@ impl Learner<'_> {
 
     /// Without a leader nothing is replicated, promoted or removed.
     pub(super) fn no_leader(&self) -> String {
-        let silent = match self.silent_for {
-            Some(_) => format!(" {}", self.start()),
-            None => String::new(),
-        };
+        let silent = if self.is_silent { format!(" {}", self.start()) } else { String::new() };
         format!(
             "Quorum first, as EtcdQuorum tells: without a leader nobody sends {} the log, promotes it or takes it out, and it is \
              no way to a quorum either, for it has no vote.{silent}",

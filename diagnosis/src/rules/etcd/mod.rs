@@ -23,6 +23,8 @@ mod split;
 pub(crate) mod urls;
 pub(crate) mod view;
 
+use std::borrow::Cow;
+
 use outrider_protocol::{
     ConditionType, EndpointFacts, EtcdFacts, Fact, MemberList, NodeFacts, ReasonCode, Severity, Status,
     Timestamp,
@@ -31,6 +33,15 @@ use outrider_protocol::{
 use super::{certificates, unread};
 use crate::finding::{Finding, Judgement};
 use crate::wording::names;
+
+/// The facts without a member list that no etcd gives: every rule that looks at one shall find it unread.
+pub(super) fn sound(facts: &NodeFacts) -> Cow<'_, NodeFacts> {
+    let Some(Fact::Known { value, source, at }) = &facts.checks.etcd else { return Cow::Borrowed(facts) };
+    let Some(etcd) = view::without_bad_list(value) else { return Cow::Borrowed(facts) };
+    let mut facts = facts.clone();
+    facts.checks.etcd = Some(Fact::known(etcd, source.clone(), *at));
+    Cow::Owned(facts)
+}
 
 pub(crate) fn judge(out: &mut Judgement, etcd: &EtcdFacts, at: Timestamp, facts: &NodeFacts) {
     let mut standing = Status::Unknown;

@@ -72,6 +72,24 @@ pub(crate) fn distinct(list: &MemberList) -> (Cow<'_, MemberList>, Vec<String>) 
     (Cow::Owned(MemberList { members, ..list.clone() }), repeated)
 }
 
+/// The list that was read, unless it names a member without an id: such a one can be held against no answer, and no etcd gives
+/// such a list.
+pub(crate) fn listed(etcd: &EtcdFacts) -> Option<&MemberList> {
+    etcd.members.value().filter(|list| list.members.iter().all(|m| !m.id.trim().is_empty()))
+}
+
+/// The same facts with the list that [`listed`] refuses as an answer that is none; `None` where there is nothing to refuse.
+pub(crate) fn without_bad_list(etcd: &EtcdFacts) -> Option<EtcdFacts> {
+    let Fact::Known { value: list, source, at } = &etcd.members else { return None };
+    if listed(etcd).is_some() {
+        return None;
+    }
+    let nameless = list.members.iter().filter(|m| m.id.trim().is_empty()).count();
+    let detail = format!("{nameless} of its {} members have no id", list.members.len());
+    let members = Fact::unknown(UnknownCause::InvalidAnswer, detail, source.clone(), *at);
+    Some(EtcdFacts { members, ..etcd.clone() })
+}
+
 /// Counts the voters of `list`, each of which it names once, by what `etcd`'s endpoints answered.
 pub(crate) fn tally<'a>(
     etcd: &'a EtcdFacts,
