@@ -160,7 +160,7 @@ reason_codes! {
         "The local etcd member is a learner and catches up.";
     EtcdMemberDown = "EtcdMemberDown", Error..=Error, "6e38f1ed83cd56d7ae208a4e9251285a",
         "The local etcd member does not answer.";
-    EtcdMemberRemoved = "EtcdMemberRemoved", Error..=Error, "3092709914d1e89d2bcdc2bdc80c8fc5",
+    EtcdMemberRemoved = "EtcdMemberRemoved", Warn..=Error, "3092709914d1e89d2bcdc2bdc80c8fc5",
         "The local etcd member was removed from its cluster and holds old data.";
     EtcdClusterReset = "EtcdClusterReset", Warn..=Warn, "ac46abd716cb3f654be63fe37e1fc5e8",
         "The cluster was reset on this server, which has not been started normally since.";

@@ -7,7 +7,7 @@ use outrider_protocol::{
     ConditionType, Distribution, Fact, Member, MemberList, ReasonCode as R, Severity, Status, Timestamp,
 };
 
-use super::{Joined, NAMED, View, learners, topology};
+use super::{Joined, NAMED, View, learners, one_way, topology};
 use crate::finding::Finding;
 use crate::rules::etcd::peers::Compared;
 use crate::rules::etcd::quorum::{Ghost, Tally};
@@ -29,7 +29,7 @@ pub(super) fn judge(
     let mut found: Vec<Finding> = split.into_iter().collect();
     match topology::partition(joined, list, at) {
         Some(partition) => found.push(partition),
-        None => found.extend(topology::pairs(joined, list, at)),
+        None => found.extend(topology::pairs(joined, list, at).or_else(|| one_way::judge(joined, list, at))),
     }
     found.extend(topology::client_port(joined, list, at));
     found.extend(peer_urls(joined, list, tally));

@@ -13,6 +13,7 @@ mod join;
 mod learners;
 mod membership;
 mod neighbours;
+mod one_way;
 mod paths;
 mod picture;
 mod reports;

@@ -1,105 +1,16 @@
-//! `EtcdVersions`: whether all members run one version.
-//!
-//! etcd supports two kinds of upgrade: between patch releases, and one minor version at a time
-//! (etcd.io/docs, "Upgrading etcd clusters and applications"). So one minor version apart is an upgrade under way, which
-//! takes minutes; further apart is a state that etcd does not support.
+//! `EtcdVersions`: whether all members run one version, by the newest answer of each in any report.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+use outrider_protocol::MemberList;
 
-use outrider_protocol::{ConditionType, MemberList, ReasonCode as R, Severity, Status, UnknownCause};
-
-use super::{Joined, NAMED, join};
+use super::{Joined, join};
 use crate::finding::Finding;
+use crate::rules::etcd::versions;
 use crate::rules::etcd::view::display_name;
-use crate::wording::{Count, Span, names};
-
-const TYPE: ConditionType = ConditionType::EtcdVersions;
-/// An upgrade of all servers, one after the other.
-const UPGRADE: Duration = Duration::from_secs(3600);
-
-/// Major, minor and patch; a suffix such as `-rc.0` or `+k3s1` says nothing of compatibility. What is not three numbers is
-/// no version: a part that cannot be read must not be shown as 0.
-fn parse(version: &str) -> Option<(u32, u32, u32)> {
-    let version = version.trim();
-    let core = version.strip_prefix('v').unwrap_or(version).split(['-', '+']).next()?;
-    let mut parts = core.split('.').map(|part| part.parse::<u32>().ok());
-    let version = (parts.next()??, parts.next()??, parts.next()??);
-    parts.next().is_none().then_some(version)
-}
 
 pub(super) fn judge(joined: &Joined<'_>, list: &MemberList) -> Finding {
-    let mut by_version: BTreeMap<(u32, u32, u32), Vec<&str>> = BTreeMap::new();
-    let mut unreadable: Vec<String> = Vec::new();
-    for member in &list.members {
-        let Some((_, status)) = join::answer(joined, member) else { continue };
-        match parse(&status.version) {
-            Some(version) => by_version.entry(version).or_default().push(display_name(member)),
-            None => unreadable.push(format!("{:?} of {}", status.version, display_name(member))),
-        }
-    }
-    let unreadable = match names(&unreadable, NAMED) {
-        all if all.is_empty() => String::new(),
-        all => format!("; not to be read as a version: {all}"),
-    };
-    let told: usize = by_version.values().map(Vec::len).sum();
-    let at = joined.at;
-    let of = format!("{told} of {}{unreadable}", Count(list.members.len(), "member"));
-    let (Some((lowest, behind)), Some((highest, _))) =
-        (by_version.first_key_value(), by_version.last_key_value())
-    else {
-        let message = format!(
-            "No version is known: none of {} told one{unreadable}.",
-            Count(list.members.len(), "member")
-        );
-        return Finding::unknown(TYPE, &UnknownCause::Unavailable, Severity::Info, at, message);
-    };
-    let word = |(major, minor, patch): &(u32, u32, u32)| format!("{major}.{minor}.{patch}");
-    if by_version.len() == 1 && !unreadable.is_empty() {
-        let message =
-            format!("Whether all members run one version cannot be told: etcd {} on {of}.", word(lowest));
-        return Finding::unknown(TYPE, &UnknownCause::InvalidAnswer, Severity::Info, at, message).advice(
-            "Ask those that are named by hand (etcdctl endpoint status -w table): what answers there may be no etcd, or a proxy.",
-        );
-    }
-    if by_version.len() == 1 {
-        let message = format!("etcd {} on {of}.", word(lowest));
-        return Finding::new(TYPE, Status::True, Severity::Ok, R::EtcdVersionsEqual, at, message);
-    }
-    let all = by_version.iter().map(|(v, who)| format!("{} on {}", word(v), names(who, NAMED)));
-    let all = names(all, NAMED);
-    let minors = if lowest.0 == highest.0 { highest.1 - lowest.1 } else { u32::MAX };
-    let behind = names(behind, NAMED);
-    let new = |status, severity, message: String| {
-        Finding::new(TYPE, status, severity, R::EtcdVersionSkew, at, message)
-    };
-    match minors {
-        0 | 1 => new(
-            Status::True,
-            Severity::Info,
-            format!(
-                "etcd runs in {} versions: {all}; told by {of}; fine while an upgrade is under way.",
-                by_version.len()
-            ),
-        )
-        .escalates(UPGRADE, Severity::Warn)
-        .advice(format!(
-            "Let the upgrade end, one server after the other: {behind} still {} {}. After {} this is a warning: see why the \
-             upgrade of {behind} stopped.",
-            if by_version.first_key_value().is_some_and(|(_, who)| who.len() == 1) { "runs" } else { "run" },
-            word(lowest),
-            Span(UPGRADE)
-        )),
-        _ => new(
-            Status::False,
-            Severity::Error,
-            format!("etcd runs in versions more than one minor apart: {all}; told by {of}."),
-        )
-        .advice(format!(
-            "etcd supports one minor version at a time. Add or upgrade no further server to {}; a person brings {behind} from \
-             {} to the next minor version first, and so on, each step on all members and after an etcd snapshot.",
-            word(highest),
-            word(lowest)
-        )),
-    }
+    let told = list.members.iter().map(|member| {
+        let version = join::answer(joined, member).map(|(_, status)| status.version.as_str());
+        (display_name(member), version)
+    });
+    versions::judge(told, joined.at)
 }

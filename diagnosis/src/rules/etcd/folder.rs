@@ -59,9 +59,15 @@ pub(super) fn reset_advice(etcd: &EtcdFacts) -> String {
     }
 }
 
-/// A flag that a reset left behind while the member `name` runs (D19): reason, message, advice.
+/// What a removal (D18) or a reset (D19) left in the folder while the member `name` runs: reason, message, advice.
 pub(super) fn odd(etcd: &EtcdFacts, name: &str) -> Option<(R, String, String)> {
-    let folder = etcd.data_folder.as_ref().and_then(Fact::value).filter(|f| f.reset_flag)?;
+    let folder = etcd.data_folder.as_ref().and_then(Fact::value)?;
+    if folder.tombstone {
+        return Some(doomed(etcd, folder, name));
+    }
+    if !folder.reset_flag {
+        return None;
+    }
     let path = &folder.path;
     let members = etcd.members.value().map_or(&[][..], |l| &l.members);
     let flag = format!("{name} answers; its cluster was reset on this server (reset-flag by {path})");
@@ -92,4 +98,27 @@ pub(super) fn odd(etcd: &EtcdFacts, name: &str) -> Option<(R, String, String)> {
         }
     };
     Some((R::EtcdClusterReset, message, advice))
+}
+
+/// A tombstone under a member that runs and is in the list: K3s and RKE2 move such a folder away at their next start and join
+/// anew (k3s-io/k3s:pkg/etcd/etcd.go, `Register`).
+fn doomed(etcd: &EtcdFacts, folder: &DataFolder, name: &str) -> (R, String, String) {
+    let path = &folder.path;
+    let message = format!(
+        "{name} answers, and a tombstone lies in {path}: it was removed from its cluster once, and at the next start of this \
+         server K3s and RKE2 move that folder away and join as a new member."
+    );
+    let voters = etcd.members.value().map_or(0, |l| l.members.iter().filter(|m| !m.is_learner).count());
+    let price = match voters {
+        1 => "it is the only voter, so the data of the whole cluster would go with the folder",
+        _ => {
+            "it would come back as a new member beside its old entry in the list, which then counts as a ghost"
+        }
+    };
+    let advice = format!(
+        "Do not restart this server before that is settled: {price}. A person takes an etcd snapshot, sees in the server's log who \
+         removed it and when (\"removed from the cluster\"), and decides whether it is to go: the tombstone alone makes the next \
+         start give the data up."
+    );
+    (R::EtcdMemberRemoved, message, advice)
 }

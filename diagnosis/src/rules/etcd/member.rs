@@ -123,13 +123,11 @@ pub(super) fn unlisted(etcd: &EtcdFacts) -> Option<(&str, &MemberList)> {
 fn removed(etcd: &EtcdFacts, endpoint: &EndpointFacts, at: Timestamp) -> Option<Finding> {
     let (id, list) = unlisted(etcd).filter(|(_, list)| list.linearizable)?;
     let folder = etcd.data_folder.as_ref().and_then(Fact::value);
-    if folder.is_some_and(|f| f.tombstone || f.reset_flag) {
+    let answers = endpoint.status.value().is_some();
+    if !answers && folder.is_some_and(|f| f.tombstone || f.reset_flag) {
         return None;
     }
-    let how = match endpoint.status.value() {
-        Some(_) => "still answers",
-        None => "does not answer",
-    };
+    let how = if answers { "still answers" } else { "does not answer" };
     let message = format!(
         "The member of this server (id {id}, {how} at {}) is not in the linearizable member list of cluster {}, which has {}: it \
          was removed.",

@@ -13,7 +13,7 @@ use super::peers::Compared;
 use super::quorum::{Health, Tally, quorum_of};
 use super::rebuilt::{Leftovers, kubernetes_nodes};
 use super::view::{self, Seen};
-use super::{learners, member, peers, urls};
+use super::{learners, member, peers, urls, versions};
 use crate::finding::Finding;
 use crate::wording::{Count, names};
 
@@ -67,6 +67,7 @@ pub(super) fn judge(
     found.extend(unstarted(list, tally, at));
     found.extend(repeated_ids(repeated, at));
     found.extend(removed(etcd, at));
+    found.extend(versions::apart(etcd, list, at));
     worst_of(found)
         .unwrap_or_else(|| {
             let compared = match &etcd.kubernetes_nodes {

@@ -21,6 +21,7 @@ pub(crate) mod snapshots;
 mod space;
 mod split;
 pub(crate) mod urls;
+pub(crate) mod versions;
 pub(crate) mod view;
 
 use std::borrow::Cow;

@@ -4,6 +4,7 @@
 //! what a member publishes for clients it does not check against anything (D11, D13).
 
 use core::net::{IpAddr, Ipv6Addr};
+use std::collections::BTreeMap;
 
 use outrider_protocol::{ConditionType, Member, MemberList, ReasonCode as R, Severity, Status, Timestamp};
 
@@ -275,9 +276,41 @@ fn useless<'a>(list: &'a MemberList, of: Use) -> Vec<Useless<'a>> {
     found
 }
 
-/// URLs of `list` that nobody can use.
+/// URLs of `list` that nobody can use, and client URLs that do not tell whose they are.
 pub(crate) fn judge(list: &MemberList, at: Timestamp) -> Vec<Finding> {
-    [Use::Peers, Use::Clients].into_iter().filter_map(|of| finding(list, of, false, at)).collect()
+    let useless = [Use::Peers, Use::Clients].into_iter().filter_map(|of| finding(list, of, false, at));
+    useless.chain(shared(list, at)).collect()
+}
+
+/// Client URLs that several members publish: whoever asks there reaches one of them and takes it for the other. Loopback is
+/// everybody's own; of shared peer URLs `peers` tells.
+fn shared(list: &MemberList, at: Timestamp) -> Option<Finding> {
+    let mut places: BTreeMap<String, Vec<&Member>> = BTreeMap::new();
+    for member in &list.members {
+        for url in &member.client_urls {
+            let parts = parts(url, Use::Clients);
+            let Some(host) = parts.host else { continue };
+            let place =
+                format!("{}:{}", host.to_ascii_lowercase(), parts.port.unwrap_or(Use::Clients.port()));
+            let members = places.entry(place).or_default();
+            if !members.iter().any(|known| known.id == member.id) {
+                members.push(member);
+            }
+        }
+    }
+    places.retain(|_, members| members.len() > 1);
+    if places.is_empty() {
+        return None;
+    }
+    let all = places
+        .iter()
+        .map(|(place, members)| format!("{place} of {}", names(members.iter().map(|m| with_id(m)), NAMED)));
+    let message = format!("Members publish one client URL (duplicate): {}.", names(all, NAMED));
+    Some(Finding::new(TYPE, Status::False, Severity::Warn, R::EtcdUrlUnusable, at, message).advice(
+        "Whoever asks there reaches one of them and takes it for the other, so that what is said of the two may be of one. See \
+         which member answers there (etcdctl endpoint status shows the id) and give the other its own address in \
+         --advertise-client-urls (RKE2 and K3s: from the first node-ip); it is published anew when that member starts.",
+    ))
 }
 
 /// Plain HTTP among members that use TLS, unless `found` has told of a member's scheme already.
