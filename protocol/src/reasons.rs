@@ -213,7 +213,7 @@ reason_codes! {
     EtcdPartitioned = "EtcdPartitioned", Warn..=Error, "2d8f48dbd21c4a9da427b92924bbf0fa",
         "Living members do not reach each other.";
     EtcdClientPortClosed = "EtcdClientPortClosed", Warn..=Warn, "2d83db3cbee849399d49f07e9e80b010",
-        "Nodes do not reach a living member's client port, and its raft connection stands.";
+        "Nodes do not reach the client port of a member that lives.";
     EtcdFailureDomain = "EtcdFailureDomain", Info..=Warn, "7ceefd292c6e42aaa6303b477112d32e",
         "One zone holds so many voters that its loss stops the cluster.";
     EtcdRegionsDiffer = "EtcdRegionsDiffer", Warn..=Warn, "b709d42e3dcade5f2fea105e35676139",

@@ -12,7 +12,7 @@ use crate::finding::Finding;
 use crate::rules::etcd::peers::Compared;
 use crate::rules::etcd::quorum::{Ghost, Tally};
 use crate::rules::etcd::view::{name_of, with_id};
-use crate::rules::etcd::{ghosts, membership, peers, urls, view};
+use crate::rules::etcd::{ghosts, member, membership, peers, urls, view};
 use crate::wording::{Count, names};
 
 const TYPE: ConditionType = ConditionType::EtcdMembership;
@@ -38,6 +38,7 @@ pub(super) fn judge(
     found.extend(ghosts::ghosts(tally, at).map(|f| with_addresses(f, joined, list, tally)));
     found.extend(membership::unstarted(list, tally, at));
     found.extend(membership::repeated_ids(&joined.repeated, at));
+    found.extend(removed(joined, list));
     found.extend(topology::regions(joined, list));
     found.extend(topology::failure_domain(joined, tally, at));
     membership::worst_of(found).unwrap_or_else(|| expected(joined, list)).waits(RAISE, CLEAR)
@@ -127,6 +128,33 @@ fn peer_urls(joined: &Joined<'_>, list: &MemberList, tally: &Tally<'_>) -> Vec<F
     let mixed = urls::mixed(list, &found, joined.at);
     found.extend(mixed);
     found
+}
+
+/// Servers whose own member was removed: by the list that a quorum vouched for to them, or by what lies in their data folder.
+fn removed(joined: &Joined<'_>, list: &MemberList) -> Option<Finding> {
+    let gone = |v: &View<'_>| {
+        let unlisted = member::unlisted(v.etcd).is_some_and(|(_, own)| own.linearizable);
+        let folder = v.etcd.data_folder.as_ref().and_then(Fact::value);
+        unlisted || (!v.lives() && folder.is_some_and(|f| f.tombstone))
+    };
+    let nodes: Vec<&str> = joined.group.iter().filter(|v| gone(v)).map(|v| v.node).collect();
+    let who = match nodes.as_slice() {
+        [] => return None,
+        nodes => names(nodes, NAMED),
+    };
+    let several = nodes.len() > 1;
+    let message = format!(
+        "{} of {who} {} removed from cluster {}, which has {}.",
+        if several { "The members" } else { "The member" },
+        if several { "were" } else { "was" },
+        list.cluster_id,
+        names(list.members.iter().map(view::display_name), NAMED)
+    );
+    let finding =
+        Finding::new(TYPE, Status::False, Severity::Error, R::EtcdMemberRemoved, joined.at, message);
+    Some(finding.advice(format!(
+        "EtcdMemberHealthy of {who} says what to do there; the members of the list need nothing for it."
+    )))
 }
 
 /// The member that runs on the node of `v` against the address that its agent told. Only where the distribution is known

@@ -352,3 +352,19 @@ fn d10_the_minority_and_what_its_return_needs() {
     let unheard: Vec<(&str, &str)> = p.unheard.iter().map(|u| (u.node.as_str(), u.why.as_str())).collect();
     assert_eq!(unheard, [("n2", "other-cluster"), ("n4", "other-cluster")]);
 }
+
+#[test]
+fn d18_a_server_whose_member_was_removed_is_named_to_all() {
+    let mut world = World::of(4).every(|_, e| {
+        list_mut(e).members.truncate(3);
+        if e.local_endpoint != "https://10.0.0.4:2379" {
+            e.endpoints.truncate(3);
+        }
+    });
+    let words =
+        ["The member of n4 was removed from cluster c1, which has n1, n2, n3", "EtcdMemberHealthy of n4"];
+    expect(&world.membership(), Status::False, Severity::Error, ReasonCode::EtcdMemberRemoved, &words);
+    // A list that nobody vouched for raises no certainty.
+    world.view(4, |e| list_mut(e).linearizable = false);
+    assert_eq!(world.membership().reason, ReasonCode::EtcdMembersExpected);
+}

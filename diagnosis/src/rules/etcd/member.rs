@@ -110,7 +110,7 @@ pub(super) fn judge(
 }
 
 /// The member of this server that the list of its own cluster does not have, as `(id, list)`.
-pub(super) fn unlisted(etcd: &EtcdFacts) -> Option<(&str, &MemberList)> {
+pub(crate) fn unlisted(etcd: &EtcdFacts) -> Option<(&str, &MemberList)> {
     let list = etcd.members.value().filter(|l| !l.members.is_empty())?;
     let local = etcd.endpoints.iter().filter(|e| e.local).max_by_key(|e| e.status.value().is_some())?;
     let id = member_of(local)?;

@@ -11,7 +11,7 @@ mod histogram;
 pub(crate) mod learners;
 pub(crate) mod links;
 mod lost;
-mod member;
+pub(crate) mod member;
 pub(crate) mod membership;
 pub(crate) mod peers;
 pub(crate) mod quorum;
