@@ -79,7 +79,7 @@ reason_codes! {
     NodeHeard = "NodeHeard", Ok..=Ok, "0278d8e2f05756109da72b332cd601df",
         "The node reports in time.";
     NodeSilent = "NodeSilent", Warn..=Error, "922c9857a5c658c6ac8c7a9c96f959e4",
-        "The node has not been heard for three intervals.";
+        "The node has not been heard for longer than its heartbeats allow.";
     NodeNeverReported = "NodeNeverReported", Info..=Warn, "a42f279ba37a510aa8690e0f79742421",
         "The node enrolled and has not reported yet.";
     ConfigAccepted = "ConfigAccepted", Ok..=Ok, "3352e66a58dd53c6999ed78540731132",
@@ -226,8 +226,8 @@ reason_codes! {
         "Members see different leaders, or none, at the same time.";
     EtcdSpaceFree = "EtcdSpaceFree", Ok..=Ok, "2b4f30a33bab5fb0bca1a653fc3e86fd",
         "The database has room and no alarm is set.";
-    EtcdSpaceLow = "EtcdSpaceLow", Warn..=Warn, "333b870f02e15bd6af9905a8b6d5fb8b",
-        "The database nears its quota.";
+    EtcdSpaceLow = "EtcdSpaceLow", Warn..=Error, "333b870f02e15bd6af9905a8b6d5fb8b",
+        "The database nears its quota, or the disk below it is nearly full.";
     EtcdNoSpace = "EtcdNoSpace", Error..=Error, "d85e7b34af925be88999412273a2e29b",
         "A NOSPACE alarm stops all writes.";
     EtcdAlarmLeftOver = "EtcdAlarmLeftOver", Error..=Error, "e166767f5df7565baf4028ca5752d289",

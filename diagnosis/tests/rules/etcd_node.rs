@@ -228,7 +228,7 @@ fn a_full_file_system_is_told_while_etcd_still_runs() {
         "Make room on that file system",
     ];
     let f = found(sized(900_000_000, Some(0)), ConditionType::EtcdSpace);
-    expect(&f, Status::True, Severity::Warn, ReasonCode::EtcdSpaceLow, &words);
+    expect(&f, Status::True, Severity::Error, ReasonCode::EtcdSpaceLow, &words);
     // What is wrong besides keeps its say, and the cure of the disk comes first.
     let f = found(
         sized(8_000_000_000, Some(0)).with(|e| {

@@ -183,3 +183,37 @@ fn whoever_the_cluster_cannot_spare_is_not_to_be_removed_for_its_url() {
     expect(&f, Status::False, Severity::Warn, ReasonCode::EtcdPeerUrlMismatch, &words);
     assert!(!f.advice.contains("Do not remove n1"), "{f:#?}");
 }
+
+#[test]
+fn what_is_recorded_without_tls_is_what_changes() {
+    let f = membership(urls(&["http://10.0.0.1:2380"], &["https://10.0.0.1:2380"]));
+    assert!(f.advice.contains("changes the record to https"), "{f:#?}");
+    assert!(!f.advice.contains("the scheme of http://"), "{f:#?}");
+    let f = membership(urls(&["https://10.0.0.1:2380"], &["http://10.0.0.1:2380"]));
+    assert!(f.advice.contains("use the scheme of https://10.0.0.1:2380 again"), "{f:#?}");
+}
+
+#[test]
+fn every_difference_has_its_step() {
+    let f = membership(urls(&["http://10.0.0.1:2380"], &["https://[fd00::1]:2390"]));
+    for step in ["changes the record to https", "first in node-ip", "at the port of http://10.0.0.1:2380"] {
+        assert!(f.advice.contains(step), "{step:?}: {f:#?}");
+    }
+    // Elsewhere than on RKE2 and K3s nobody knows a node-ip.
+    let f = membership(
+        urls(&["https://10.0.0.1:2380"], &["https://10.0.0.9:2380"])
+            .with(|e| e.distribution = Distribution::Kubeadm),
+    );
+    assert!(f.advice.contains("--initial-advertise-peer-urls") && !f.advice.contains("node-ip"), "{f:#?}");
+}
+
+#[test]
+fn one_url_too_many_is_a_matter_of_number() {
+    let two = ["https://10.0.0.1:2380", "https://[fd00::1]:2380"];
+    let f = membership(urls(&two, &two[..1]));
+    let words = ["differs: how many there are;", "https://[fd00::1]:2380 of n1 is recorded and not expected"];
+    expect(&f, Status::False, Severity::Warn, ReasonCode::EtcdPeerUrlMismatch, &words);
+    assert!(!f.advice.contains("first in node-ip"), "{f:#?}");
+    let f = membership(urls(&two[..1], &two));
+    assert!(f.advice.contains("let it name https://10.0.0.1:2380 and no other"), "{f:#?}");
+}

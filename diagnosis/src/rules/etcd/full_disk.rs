@@ -32,15 +32,15 @@ pub(super) fn beside(mut space: Finding, etcd: &EtcdFacts, at: Timestamp) -> Fin
         "Make room on that file system before etcd ends. Move away what is not etcd's (du -xh --max-depth=2 on that file \
          system; old snapshots, images, logs), nothing below {path}."
     );
-    if space.severity >= Severity::Warn {
+    if space.severity == Severity::Error {
         space.message = format!("{} Also: {message}", space.message);
         space.advice = format!("{advice} {}", space.advice).trim_end().to_owned();
         return space;
     }
+    let disk = "This is the disk and not the quota: compaction frees nothing of it, and a defragmentation needs room itself.";
+    let also = if space.severity == Severity::Warn { space.advice.as_str() } else { "" };
     let message = format!("{message} {}", space.message);
-    Finding::new(ConditionType::EtcdSpace, Status::True, Severity::Warn, R::EtcdSpaceLow, at, message)
+    Finding::new(ConditionType::EtcdSpace, Status::True, Severity::Error, R::EtcdSpaceLow, at, message)
         .waits(RAISE, CLEAR)
-        .advice(format!(
-            "{advice} This is the disk and not the quota: compaction frees nothing of it, and a defragmentation needs room itself."
-        ))
+        .advice(format!("{advice} {disk} {also}").trim_end())
 }

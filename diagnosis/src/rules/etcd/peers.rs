@@ -8,7 +8,8 @@ use core::net::{IpAddr, Ipv6Addr};
 use std::collections::{BTreeMap, HashMap};
 
 use outrider_protocol::{
-    ConditionType, EtcdFacts, Fact, Member, MemberList, ReasonCode as R, Severity, Status, Timestamp,
+    ConditionType, Distribution, EtcdFacts, Fact, Member, MemberList, ReasonCode as R, Severity, Status,
+    Timestamp,
 };
 
 use super::quorum::Tally;
@@ -30,6 +31,7 @@ enum Kind {
     Family,
     Address,
     Port,
+    Number,
 }
 
 impl Kind {
@@ -40,6 +42,7 @@ impl Kind {
             Kind::Family => "address family",
             Kind::Address => "address",
             Kind::Port => "port",
+            Kind::Number => "how many there are",
         }
     }
 }
@@ -92,7 +95,8 @@ fn parse(url: &str) -> Peer<'_> {
 }
 
 fn host_of(host: &str) -> Host<'_> {
-    match host.parse::<IpAddr>() {
+    // The zone of a link-local address names an interface of one machine.
+    match host.split('%').next().unwrap_or(host).parse::<IpAddr>() {
         Ok(IpAddr::V6(v6)) => Host::Address(v6.to_ipv4_mapped().map_or(IpAddr::V6(v6), IpAddr::V4)),
         Ok(address) => Host::Address(address),
         Err(_) => Host::Name(host),
@@ -157,7 +161,8 @@ pub(crate) fn local(etcd: &EtcdFacts, list: &MemberList, tally: &Tally<'_>, at: 
     let (Some(expected), Some(member)) = (expected, local_member(etcd, list)) else { return Compared::Not };
     let running = endpoints_of(etcd, member).any(|e| e.local && answers_itself(e, member));
     let whose = format!("its configuration expects {}", names(&expected.peer_urls, NAMED));
-    compare(member, &expected.peer_urls, &whose, running, (tally, at))
+    let ranchers = matches!(etcd.distribution, Distribution::Rke2 | Distribution::K3s);
+    compare(member, &expected.peer_urls, &whose, (running, ranchers), (tally, at))
 }
 
 /// The URLs of the member of an RKE2 or K3s node against the one that its addresses, the first family first, give it: the
@@ -179,7 +184,7 @@ pub(crate) fn by_node(
         IpAddr::V6(v6) => format!("https://[{v6}]:{DEFAULT_PORT}"),
     };
     let whose = format!("the address of node {node} gives {expected}");
-    match compare(member, std::slice::from_ref(&expected), &whose, running, (tally, at)) {
+    match compare(member, std::slice::from_ref(&expected), &whose, (running, true), (tally, at)) {
         Compared::Different(finding) => Some(*finding),
         _ => None,
     }
@@ -189,7 +194,7 @@ fn compare(
     member: &Member,
     expected: &[String],
     whose: &str,
-    running: bool,
+    (running, ranchers): (bool, bool),
     (tally, at): (&Tally<'_>, Timestamp),
 ) -> Compared {
     if member.peer_urls.is_empty() {
@@ -201,11 +206,10 @@ fn compare(
         (0..of.len()).filter(|i| among.iter().all(|p| !differences(&of[*i], p).is_empty())).collect()
     };
     let (left, right) = (unmatched(&recorded, &wanted), unmatched(&wanted, &recorded));
-    let (&i, &j) = match (left.first(), right.first()) {
-        (Some(i), Some(j)) => (i, j),
+    let mut kinds = match (left.first(), right.first()) {
+        (Some(&i), Some(&j)) => differences(&recorded[i], &wanted[j]),
         // One more or one less than recorded is a difference to etcd as well.
-        (Some(i), None) => (i, &0),
-        (None, Some(j)) => (&0, j),
+        (Some(_), None) | (None, Some(_)) => Vec::new(),
         (None, None) => {
             // No difference was seen; a name against an address shows none.
             let untold = recorded.iter().enumerate().find(|(_, r)| wanted.iter().all(|w| !r.is_surely(w)));
@@ -218,13 +222,12 @@ fn compare(
             });
         }
     };
-    let mut kinds = differences(&recorded[i], &wanted[j]);
+    if left.len() != right.len() {
+        kinds.push(Kind::Number);
+    }
     kinds.sort_unstable();
     let name = display_name(member);
-    let words = match kinds.as_slice() {
-        [] => "how many there are".to_owned(),
-        kinds => names(kinds.iter().map(|k| k.word()), 5),
-    };
+    let words = names(kinds.iter().map(|k| k.word()), 6);
     let effect = if running {
         "it runs now and will not come back from its next start"
     } else {
@@ -237,7 +240,7 @@ fn compare(
     let severity = if running { Severity::Warn } else { Severity::Error };
     let advice = format!(
         "{} {} Outrider does not update members.",
-        advice(&kinds, &member.peer_urls[i], &expected[j], name),
+        steps(&kinds, member, (&left, &right), expected, ranchers),
         removal::rejoin(tally, member, running, at)
     );
     let finding = Finding::new(TYPE, Status::False, severity, R::EtcdPeerUrlMismatch, at, message);
@@ -260,23 +263,55 @@ pub(crate) fn against_node(member: &Member, addresses: &[String]) -> Option<Stri
     })
 }
 
-fn advice(kinds: &[Kind], recorded: &str, expected: &str, name: &str) -> String {
-    let first = kinds.first().copied().unwrap_or(Kind::Address);
-    match first {
+/// A step for each kind of difference: what is recorded stays, except where it is what nobody can use.
+fn steps(
+    kinds: &[Kind],
+    member: &Member,
+    (left, right): (&[usize], &[usize]),
+    expected: &[String],
+    ranchers: bool,
+) -> String {
+    let name = display_name(member);
+    let first = |places: &[usize]| places.first().copied().unwrap_or_default();
+    let (recorded, wanted) = (member.peer_urls[first(left)].as_str(), expected[first(right)].as_str());
+    let setting = if ranchers { "node-ip" } else { "--initial-advertise-peer-urls" };
+    let step = |kind: &Kind| match kind {
         Kind::Brackets => format!(
             "Write the IPv6 address in brackets, as in https://[fd00::1]:2380; {} has none.",
-            if parse(expected).bare { expected } else { recorded }
+            if parse(wanted).bare { wanted } else { recorded }
+        ),
+        // Of the two schemes the one with TLS is right: that is how the others talk, and RKE2 and K3s know no other.
+        Kind::Scheme if parse(recorded).scheme.eq_ignore_ascii_case("http") => format!(
+            "{recorded} is recorded in plain HTTP: a person changes the record to https while quorum holds (etcdctl member update \
+             {}), before {name} is started again.",
+            member.id
         ),
         Kind::Scheme => format!("Let {name}'s configuration use the scheme of {recorded} again."),
-        Kind::Family => format!(
-            "etcd is never dual-stack: the first address of node-ip decides. Put the address of {recorded} first in node-ip; \
-             an upgrade may have turned the order."
+        Kind::Family if ranchers => format!(
+            "etcd is never dual-stack: the first address of node-ip decides. Put the address of {recorded} first in node-ip; an \
+             upgrade may have turned the order."
         ),
-        Kind::Address => format!(
-            "Give the machine the address of {recorded} again, or name that address first in node-ip."
+        Kind::Family | Kind::Address => format!(
+            "Give the machine the address of {recorded} again, or name that address first in {setting}."
         ),
         Kind::Port => format!("Let {name} listen for peers at the port of {recorded} again."),
-    }
+        Kind::Number if right.is_empty() => format!(
+            "{} of {name} {} recorded and not expected. etcd compares them all: {}",
+            names(left.iter().map(|i| &member.peer_urls[*i]), NAMED),
+            if left.len() == 1 { "is" } else { "are" },
+            match ranchers {
+                true =>
+                    "RKE2 and K3s give a member one peer URL, so a person changes the record to that one while quorum holds \
+                         (etcdctl member update).",
+                false => "name all that are recorded in --initial-advertise-peer-urls again.",
+            }
+        ),
+        Kind::Number => format!(
+            "Not all that {name}'s configuration expects is recorded. etcd compares them all: let it name {} and no other.",
+            names(&member.peer_urls, NAMED)
+        ),
+    };
+    kinds.iter().map(step).collect::<Vec<_>>().join(" ")
 }
 
 /// URLs that two members record: one of them is the same machine built a second time.
@@ -349,23 +384,21 @@ fn join_and(all: impl Iterator<Item = String>) -> String {
 
 /// IPv6 without brackets in the list itself.
 fn bare(list: &MemberList, at: Timestamp) -> Option<Finding> {
-    let bad: Vec<String> = list
+    let bad: Vec<(&str, &str)> = list
         .members
         .iter()
-        .flat_map(|m| {
-            m.peer_urls.iter().filter(|u| parse(u).bare).map(|u| format!("{u} of {}", display_name(m)))
-        })
+        .flat_map(|m| m.peer_urls.iter().filter(|u| parse(u).bare).map(|u| (u.as_str(), display_name(m))))
         .collect();
     if bad.is_empty() {
         return None;
     }
     let message = format!(
         "Peer URLs hold an IPv6 address without brackets, so nobody can tell its port: {}.",
-        names(&bad, NAMED)
+        names(bad.iter().map(|(url, name)| format!("{url} of {name}")), NAMED)
     );
     Some(Finding::new(TYPE, Status::False, Severity::Error, R::EtcdPeerUrlMismatch, at, message).advice(format!(
         "Write the address in brackets, as in https://[fd00::1]:2380, in the configuration of {}; see the member list \
          afterwards. Outrider does not update members.",
-        names(&bad, NAMED)
+        names(bad.iter().map(|(_, name)| name), NAMED)
     )))
 }
