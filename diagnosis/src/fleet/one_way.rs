@@ -7,7 +7,6 @@ use outrider_protocol::{ConditionType, MemberList, ReasonCode as R, Severity, St
 
 use super::{Joined, NAMED, join};
 use crate::finding::Finding;
-use crate::rules::etcd::view;
 use crate::wording::{Span, names};
 
 /// A restart or an election is over by then, and every node has looked again.
@@ -24,7 +23,8 @@ pub(super) fn judge(joined: &Joined<'_>, list: &MemberList, at: Timestamp) -> Op
             let silence = joined.now.since(since);
             // Its own node spoke of it after it was lost, or it is simply away.
             let told = own.at >= since && by.node != own.node && by.lives() && !by.sees_no_leader();
-            if told && silence >= SETTLED && !view::only_client_port_is_closed(by.etcd, member) {
+            let counted = by.etcd.metrics.value().is_some_and(|m| m.latest.peers.contains_key(&member.id));
+            if told && silence >= SETTLED && !counted {
                 ways.push((by.node, own.node, silence));
             }
         }
@@ -54,7 +54,7 @@ pub(super) fn judge(joined: &Joined<'_>, list: &MemberList, at: Timestamp) -> Op
         message,
     );
     Some(finding.advice(format!(
-        "Check TCP 2379 and 2380 {pairs} (host firewall, security group, routes). {to} is there: do not restart or remove it for \
-         that."
+        "Check TCP 2379 and 2380 {pairs} (host firewall, security group, routes). Nothing is wrong with {to}: do not restart or \
+         remove it for that."
     )))
 }

@@ -232,9 +232,9 @@ fn a_negative_quota_is_none_and_not_the_default() {
         free_bytes: Some(free),
     };
     let f = space(
-        of_quota(9_000_000_000, 1_000_000_000, -1).with(|e| e.data_folder = Some(known(folder(1_000_000)))),
+        of_quota(9_000_000_000, 1_000_000_000, -1).with(|e| e.data_folder = Some(known(folder(100_000_000)))),
     );
-    let words = ["/var/lib/etcd has 1.0 MB", "Make room at /var/lib/etcd now", "9.0 GB"];
+    let words = ["/var/lib/etcd has 100.0 MB", "Make room at /var/lib/etcd now", "9.0 GB"];
     expect(&f, Status::True, Severity::Warn, ReasonCode::EtcdQuotaOff, &words);
     // An alarm from before it was switched off is left over: nothing sets it anew.
     let f = space(of_quota(3_000_000_000, 2_900_000_000, -1).with(|e| alarm(e, &[id(2)])));

@@ -48,7 +48,7 @@ fn a_cure_for_space_does_not_itself_take_the_quorum() {
     assert!(f.advice.starts_with("First bring n2 back (EtcdQuorum)"), "{f:#?}");
     has(
         &f,
-        &["2 of 3 voters are healthy, quorum 2", "After that: Do not restart etcd. A person defragments"],
+        &["2 of 3 voters are healthy, quorum 2", "Do not restart etcd. After that: a person defragments"],
     );
     // Who could not be asked is not said to be away.
     let unasked =

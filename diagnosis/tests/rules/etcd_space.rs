@@ -46,6 +46,8 @@ fn tc07_1_full_of_live_data() {
             "Do not restart",
         ],
     );
+    // A file at its quota sets the alarm anew, whoever it is set on now.
+    assert!(f.advice.contains("defragments n2, and n1, n3 as well"), "{f:#?}");
     // The same with a quota other than the default, on another member, with less in use but above the limit.
     let f = space(sized(8_000_000_000, 6_600_000_000, 8_000_000_000, "NOSPACE", &[1, 3]));
     expect(

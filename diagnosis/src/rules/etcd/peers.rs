@@ -14,6 +14,7 @@ use outrider_protocol::{
 
 use super::quorum::Tally;
 use super::removal;
+use super::urls::is_loopback;
 use super::view::{answers_itself, display_name, endpoints_of, with_id};
 use crate::finding::Finding;
 use crate::wording::names;
@@ -318,7 +319,8 @@ fn steps(
 fn duplicates(list: &MemberList, lives: impl Fn(&Member) -> bool, at: Timestamp) -> Option<Finding> {
     let mut by_place: HashMap<(Host<'_>, &str), Vec<(usize, &str)>> = HashMap::new();
     for (i, m) in list.members.iter().enumerate() {
-        for url in &m.peer_urls {
+        // Loopback is every machine's own.
+        for url in m.peer_urls.iter().filter(|url| !is_loopback(url)) {
             let peer = parse(url);
             let at_place = by_place.entry((peer.host, peer.port)).or_default();
             if at_place.iter().all(|(member, _)| *member != i) {

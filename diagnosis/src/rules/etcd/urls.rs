@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use outrider_protocol::{ConditionType, Member, MemberList, ReasonCode as R, Severity, Status, Timestamp};
 
+use super::rebuilt::stem;
 use super::view::{display_name, with_id};
 use crate::finding::Finding;
 use crate::wording::names;
@@ -282,8 +283,8 @@ pub(crate) fn judge(list: &MemberList, at: Timestamp) -> Vec<Finding> {
     useless.chain(shared(list, at)).collect()
 }
 
-/// Client URLs that several members publish: whoever asks there reaches one of them and takes it for the other. Loopback is
-/// everybody's own; of shared peer URLs `peers` tells.
+/// Client URLs that members of several machines publish: whoever asks there reaches one of them and takes it for the other.
+/// Loopback is everybody's own, and of a machine that was built anew ghosts and peer URLs tell.
 fn shared(list: &MemberList, at: Timestamp) -> Option<Finding> {
     let mut places: BTreeMap<String, Vec<&Member>> = BTreeMap::new();
     for member in &list.members {
@@ -293,7 +294,13 @@ fn shared(list: &MemberList, at: Timestamp) -> Option<Finding> {
             let place =
                 format!("{}:{}", host.to_ascii_lowercase(), parts.port.unwrap_or(Use::Clients.port()));
             let members = places.entry(place).or_default();
-            if !members.iter().any(|known| known.id == member.id) {
+            let is_known = |known: &&Member| {
+                let one_node = !member.name.is_empty() && stem(&known.name) == stem(&member.name);
+                one_node
+                    || known.id == member.id
+                    || known.peer_urls.iter().any(|u| member.peer_urls.contains(u))
+            };
+            if !members.iter().any(is_known) {
                 members.push(member);
             }
         }

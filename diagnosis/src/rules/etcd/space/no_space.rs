@@ -8,7 +8,7 @@ use super::TYPE;
 use super::figures::{Quota, Space};
 use super::room::defrag_needs;
 use crate::finding::Finding;
-use crate::wording::{Bytes, Short, names};
+use crate::wording::{Bytes, Count, Short, names};
 
 const NAMED: usize = 7;
 
@@ -58,9 +58,11 @@ pub(super) fn judge(
         .filter(|id| !seen.iter().any(|s| s.id == **id))
         .map(|id| Unseen::of(etcd, id, now))
         .collect();
-    let of_members = match etcd.members.value().map_or(0, |l| l.members.len()) {
-        members if members == 0 || ids.is_empty() => String::new(),
-        members => format!(" ({} of {members} members)", ids.len()),
+    let listed = etcd.members.value().map_or(&[][..], |l| &l.members);
+    let known = ids.iter().filter(|id| listed.iter().any(|m| m.id == **id)).count();
+    let of_members = match listed.len() {
+        members if members == 0 || known == 0 => String::new(),
+        members => format!(" ({known} of {})", Count(members, "member")),
     };
     let set = format!("A NOSPACE alarm is set on {}{of_members}", alarmed.who(etcd));
     // Where no member is named, any may be the one: the fullest tells the worst, and says that it is only the fullest.
@@ -212,7 +214,7 @@ impl Told<'_> {
              etcd_server_quota_backend_bytes). Where the file is near it and little of it is in use, a person defragments one \
              member after the other{}, then clears the alarm; where most is in use, objects are removed and compacted or the \
              quota made larger before that. Where there is room by it, only the alarm is left over.{before}",
-                defrag_needs(space)
+                defrag_needs(space, true)
             );
             return Cure { reason: R::EtcdNoSpace, message, advice };
         }
@@ -238,6 +240,17 @@ impl Told<'_> {
         }
         let cured =
             if named { names(candidates.iter().map(|s| s.name), NAMED) } else { space.name.to_owned() };
+        // A file at its quota sets the alarm anew with the next write, whoever it is set on now.
+        let is_cured =
+            |s: &Space<'_>| if named { candidates.iter().any(|c| c.id == s.id) } else { s.id == space.id };
+        let near: Vec<&str> =
+            spaces.iter().filter(|s| !s.has_room() && !is_cured(s)).map(|s| s.name).collect();
+        let others = match names(&near, NAMED) {
+            none if none.is_empty() => String::new(),
+            near => format!(", and {near} as well, whose file is near its quota too"),
+        };
+        let several = near.len() + if named { candidates.len() } else { 1 } > 1;
+        let alone = listed.is_some_and(|all| all.len() == 1);
         let unnamed = if named {
             String::new()
         } else {
@@ -251,11 +264,17 @@ impl Told<'_> {
                     "{set}: {REFUSED}. {numbers}; defragmentation frees about {}.{also}{unnamed}",
                     Bytes(freed)
                 ),
-                format!(
-                    "Do not restart etcd. A person defragments one member after the other, {cured} first{}, then clears the \
-                 alarm.{before}",
-                    defrag_needs(space)
-                ),
+                match alone {
+                    true => format!(
+                        "Do not restart etcd. A person defragments {cured}{}, then clears the alarm.{before}",
+                        defrag_needs(space, false)
+                    ),
+                    false => format!(
+                        "Do not restart etcd. A person defragments one member after the other, {cured} first{}, then clears the \
+                         alarm.{before}",
+                        defrag_needs(space, true)
+                    ),
+                },
             ),
             Some(freed) => (
                 format!(
@@ -264,8 +283,9 @@ impl Told<'_> {
                 ),
                 format!(
                     "Do not restart etcd; defragmentation alone does not help. A person removes objects and compacts, or raises \
-                 the quota; then defragments {cured}{}; then clears the alarm, in this order.{before}",
-                    defrag_needs(space)
+                 the quota; then defragments {cured}{others}{}{}; then clears the alarm, in this order.{before}",
+                    if several { ", one member after the other" } else { "" },
+                    defrag_needs(space, several)
                 ),
             ),
             None => (
@@ -273,7 +293,7 @@ impl Told<'_> {
                 format!(
                     "Do not restart etcd. Find out how much of the {} of {} is in use (metric \
                  etcd_mvcc_db_total_size_in_use_in_bytes): near the quota, remove objects and compact or raise the quota \
-                 first; then, or else at once, defragment {cured}; then clear the alarm.{before}",
+                 first; then, or else at once, defragment {cured}{others}; then clear the alarm.{before}",
                     Short(space.size),
                     space.name
                 ),

@@ -22,7 +22,7 @@ const NAMED: usize = 7;
 pub(super) fn judge(spaces: &[Space<'_>], at: Timestamp, limits: &Thresholds) -> Option<Finding> {
     let unknown_quota = quota_unknown(spaces, at);
     let known = spaces.iter().filter(|s| s.disproved().is_none());
-    let found = known.map(|s| (one(s, at, limits), s.fullness()));
+    let found = known.map(|s| (one(s, spaces.len() == 1, at, limits), s.fullness()));
     let fullest = found.max_by(|(f, full), (g, fuller)| {
         f.severity.cmp(&g.severity).then(full.total_cmp(fuller)).then(rank(f).cmp(&rank(g)))
     });
@@ -86,7 +86,8 @@ fn quota_unknown(spaces: &[Space<'_>], at: Timestamp) -> Option<Finding> {
     )))
 }
 
-fn one(space: &Space<'_>, at: Timestamp, limits: &Thresholds) -> Finding {
+/// `alone` is whether nobody else told a size.
+fn one(space: &Space<'_>, alone: bool, at: Timestamp, limits: &Thresholds) -> Finding {
     let new =
         |status, severity, reason, message: String| Finding::new(TYPE, status, severity, reason, at, message);
     let numbers = space.numbers();
@@ -108,10 +109,11 @@ fn one(space: &Space<'_>, at: Timestamp, limits: &Thresholds) -> Finding {
             .unwrap_or_default();
         let message = format!("No alarm is set, but the file is near its quota. {numbers}{frees}.");
         return new(Status::True, Severity::Warn, R::EtcdSpaceLow, message).advice(match space.freeable() {
+            Some(_) if alone => format!("A person defragments {}{}.", space.name, defrag_needs(space, false)),
             Some(_) => format!(
                 "A person defragments one member after the other, {} first{}.",
                 space.name,
-                defrag_needs(space)
+                defrag_needs(space, true)
             ),
             None => format!(
                 "Find out how much of the {} of {} is in use (metric etcd_mvcc_db_total_size_in_use_in_bytes) before \
@@ -199,8 +201,9 @@ fn large(space: &Space<'_>, at: Timestamp) -> Option<Finding> {
     Some(finding.advice(advice))
 }
 
-/// What a defragmentation needs, to follow the word.
-pub(super) fn defrag_needs(space: &Space<'_>) -> String {
+/// What a defragmentation needs, to follow the word; of several members each.
+pub(super) fn defrag_needs(space: &Space<'_>, several: bool) -> String {
+    let each = if several { "each needs" } else { "it needs" };
     let room = match space.free {
         Some(free) if free < space.size => {
             format!("; {} has only {} free, so make room first", space.folder, Short(free))
@@ -216,5 +219,5 @@ pub(super) fn defrag_needs(space: &Space<'_>) -> String {
     } else {
         String::new()
     };
-    format!(" (each needs up to {} of free disk{room}{long})", Short(space.size))
+    format!(" ({each} up to {} of free disk{room}{long})", Short(space.size))
 }

@@ -9,7 +9,7 @@ use super::super::view::{distinct, tally};
 use super::NAMED;
 use super::figures::Space;
 use crate::finding::Finding;
-use crate::wording::{Count, Span, names};
+use crate::wording::{Count, Span, lower, names};
 
 /// `finding`, whose advice is a cure, with what has to be so before it.
 pub(super) fn weighed(
@@ -23,15 +23,16 @@ pub(super) fn weighed(
     let tally = tally(etcd, &list, kubernetes_nodes(etcd), now);
     let voters = tally.voters.len();
     let (healthy, unknown) = (tally.count(Health::Healthy), tally.count(Health::Unknown));
-    let before = |first: String| format!("{first} {}", finding.advice);
+    let before = |first: String, then: &str| then_cure(&first, then, &finding.advice);
     let needs = "deleting, compacting and clearing an alarm need one";
     finding.advice = match quorum::judge(&tally, at).status {
         Status::False => {
-            before(format!("First see EtcdQuorum: no quorum holds now, and {needs}. Only once one does:"))
+            before(format!("First see EtcdQuorum: no quorum holds now, and {needs}."), "Only once one does:")
         }
-        Status::Unknown => before(format!(
-            "First see EtcdQuorum: whether a quorum holds is not known now, and {needs}. Only while one does:"
-        )),
+        Status::Unknown => before(
+            format!("First see EtcdQuorum: whether a quorum holds is not known now, and {needs}."),
+            "Only while one does:",
+        ),
         // To clear an alarm takes no member away.
         Status::True if finding.reason == R::EtcdAlarmLeftOver || tolerated(voters, healthy) > 0 => {
             return finding;
@@ -54,12 +55,22 @@ pub(super) fn weighed(
                 away => format!("First bring {away} back (EtcdQuorum)"),
             };
             let least = if unknown > 0 { "known to be healthy" } else { "healthy" };
-            before(format!(
+            let why = format!(
                 "{first}: a defragmentation takes a member away for a while, as a restart does, and {healthy} of {voters} voters are \
-                 {least}, quorum {}, so the cluster would stop. After that:",
+                 {least}, quorum {}, so the cluster would stop.",
                 quorum_of(voters)
-            ))
+            );
+            before(why, "After that:")
         }
     };
     finding
+}
+
+/// `cure` behind what comes before it. What is not to be done at all is no step that comes later.
+fn then_cure(first: &str, then: &str, cure: &str) -> String {
+    let never = ["Do not restart etcd. ", "Do not restart etcd; ", "Restart no member for the alarm. "];
+    match never.iter().find_map(|never| cure.strip_prefix(never)) {
+        Some(cure) => format!("{first} Do not restart etcd. {then} {}", lower(cure)),
+        None => format!("{first} {then} {}", lower(cure)),
+    }
 }
