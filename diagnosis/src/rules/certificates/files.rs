@@ -6,6 +6,7 @@ use outrider_protocol::{
 };
 
 use super::dates::{Dated, Verdict, at_most, candidate, dated};
+use super::hindered::holds_none;
 use super::{Candidate, Part, TYPE, View, authority, pair, quoted, renewal, worst};
 use crate::finding::Finding;
 use crate::wording::{Count, Moment, lower};
@@ -33,14 +34,31 @@ pub(super) fn judge(view: &View<'_>) -> Finding {
     candidates.extend(weak(view, &alive));
     candidates.extend(by_dates(view, &alive));
     candidates.extend(left_over(view, &left));
-    worst(SUBJECT.to_owned(), view.at, candidates).unwrap_or_else(|| {
-        let message = match view.facts.served.iter().any(|served| served.chain.value().is_some()) {
-            true => "Every certificate file belongs to a port, judged there.".to_owned(),
-            false => format!("No certificate file below {} but authorities.", view.facts.found_by),
-        };
-        Finding::new(TYPE, Status::True, Severity::Ok, R::CertificatesInDate, view.at, message)
-            .subject(SUBJECT)
-    })
+    worst(SUBJECT.to_owned(), view.at, candidates).unwrap_or_else(|| without_candidates(view))
+}
+
+/// What is said where no file gave anything to say: each is shown by a port, or none was there to be read.
+fn without_candidates(view: &View<'_>) -> Finding {
+    let new = |status, severity, reason, message: String| {
+        Finding::new(TYPE, status, severity, reason, view.at, message).subject(SUBJECT)
+    };
+    let leaves = view.facts.files.iter().filter(|file| file.usage != Use::Authority).count();
+    let below = &view.facts.found_by;
+    match (leaves, view.facts.files.len()) {
+        (0, authorities) => {
+            let but = if authorities == 0 { "" } else { " but authorities" };
+            let message =
+                format!("No certificate file was read below {below}{but}: how they stand is not known.");
+            new(Status::Unknown, Severity::Warn, R::CertificateUnreadable, message).advice(format!(
+                "See what lies there (ls -lR {below}) and whether this is still the folder of this node's certificates; Outrider's \
+                 user, or its root helper, has to be able to list and read it."
+            ))
+        }
+        _ => {
+            let message = "Every certificate file belongs to a port, judged there.".to_owned();
+            new(Status::True, Severity::Ok, R::CertificatesInDate, message)
+        }
+    }
 }
 
 /// Leaves that no port shows, each with the worst of its dates.
@@ -72,7 +90,7 @@ fn unreadable(view: &View<'_>) -> Option<Candidate> {
         .files
         .iter()
         .filter_map(|file| match &file.certificates {
-            Fact::Unknown { cause: UnknownCause::InvalidInput, detail, .. } => Some((file, detail.as_str())),
+            Fact::Unknown { detail, .. } if holds_none(file) => Some((file, detail.as_str())),
             _ => None,
         })
         .collect();
@@ -87,21 +105,29 @@ fn unreadable(view: &View<'_>) -> Option<Candidate> {
     };
     let message = format!("{}{more} holds no certificate: {}.", first.path, why.trim_end_matches(['.', '?']));
     let severity = if needed(first) { Severity::Error } else { Severity::Warn };
-    let rancher = matches!(view.facts.distribution, Distribution::Rke2 | Distribution::K3s);
-    let anew = match first.usage {
-        Use::Authority => " Make no new authority in its place.".to_owned(),
-        _ if rancher => format!(
-            " Where there is none, a person moves it and its key away and restarts {}, which makes a new pair.",
-            renewal::unit(view)
+    let fails = format!("What uses {path} fails at its next start, and no start renews what it cannot read.");
+    let advice = match (&first.usage, &view.facts.distribution) {
+        (Use::Authority, _) => format!("{fails} {}", same_authority(view, path)),
+        (_, Distribution::Rke2 | Distribution::K3s) => view.weighed_but(
+            path,
+            format!(
+                "{fails} Put the certificate back from a backup. Where there is none, a person moves it and its key away and \
+                 restarts {}, which makes a new pair.",
+                renewal::unit(view)
+            ),
         ),
-        _ => String::new(),
+        _ => format!("{fails} Put the certificate back from a backup."),
     };
-    let advice = format!(
-        "What uses {path} fails at its next start, and no start renews what it cannot read. Put the certificate back from a \
-         backup.{anew}"
-    );
-    let advice = if rancher { view.weighed(advice) } else { advice };
     Some(Candidate::new(Status::False, severity, R::CertificateUnreadable, message).advice(advice))
+}
+
+/// What to do about an authority that is gone.
+fn same_authority(view: &View<'_>, which: &str) -> String {
+    format!(
+        "Put {which} back from a backup, or from another server of this cluster: what was not replaced needs the very same \
+         one. Let nothing make a new authority in its place, and do not restart {} before.",
+        renewal::unit(view)
+    )
 }
 
 /// Files and folders that could not be opened.
@@ -138,11 +164,7 @@ fn missing(view: &View<'_>) -> Option<Candidate> {
     let authority = gone.iter().any(|file| file.usage == Use::Authority);
     let unit = renewal::unit(view);
     let advice = if authority {
-        let which = quoted(gone.iter().copied().filter(|file| file.usage == Use::Authority));
-        format!(
-            "Put {which} back from a backup, or from another server of this cluster: what was not replaced needs the very same \
-             one. Let nothing make a new authority in its place, and do not restart {unit} before."
-        )
+        same_authority(view, &quoted(gone.iter().copied().filter(|file| file.usage == Use::Authority)))
     } else {
         let what = if gone.len() == 1 { "it" } else { "them" };
         let back = format!("See what removed {what}, and put {what} back from a backup with the key.");
@@ -154,7 +176,9 @@ fn missing(view: &View<'_>) -> Option<Candidate> {
             _ => back,
         }
     };
-    let gone = Candidate::new(Status::False, Severity::Warn, R::CertificateUnreadable, message);
+    // The next start makes an authority of its own, which nothing else trusts.
+    let severity = if authority { Severity::Error } else { Severity::Warn };
+    let gone = Candidate::new(Status::False, severity, R::CertificateUnreadable, message);
     Some(gone.after(super::RAISE).advice(advice))
 }
 

@@ -3,12 +3,13 @@
 //! A subject a port, one for the files that no port shows (`files`), one for the authorities (`ca`). Advice must be true
 //! before it is given: what a restart renews hangs on the distribution, its version and the days left (`renewal`), and a
 //! file that the last start left alone although it was due is no reason to wake anybody (D16). And no restart is advised
-//! without what it takes from etcd's quorum (`reserve`).
+//! without what it takes from etcd's quorum (`reserve`) and what else stands against it (`hindered`).
 
 mod authority;
 mod dates;
 mod dialled;
 mod files;
+mod hindered;
 mod pair;
 mod renewal;
 mod reserve;
@@ -22,6 +23,7 @@ use outrider_protocol::{
 };
 
 pub(super) use self::dates::written_ahead;
+use self::hindered::Hindered;
 use self::reserve::Reserve;
 pub(super) use self::served::covers;
 use crate::candidate::{self, Candidate};
@@ -51,6 +53,7 @@ struct View<'a> {
     days: [i64; 3],
     clock: Trust,
     reserve: Reserve,
+    hindered: Hindered,
     own: Option<dialled::Own<'a>>,
 }
 
@@ -63,18 +66,28 @@ impl<'a> View<'a> {
             days: facts.thresholds.certificate_days,
             clock: dates::trust(facts, certificates),
             reserve: Reserve::of(facts, certificates),
+            hindered: Hindered::default(),
             own: dialled::Own::of(facts),
         };
         if matches!(view.reserve, Reserve::Unknown { .. }) && reserve::is_refused(facts) {
             let ended = view.etcd_ports().find_map(|served| view.ended(served));
             view.reserve = ended.map_or(view.reserve, |why| Reserve::Shut { why });
         }
+        view.hindered = Hindered::of(&view, facts);
         view
     }
 
-    /// `advice`, which names a restart of this server, with what etcd's quorum has to say to it.
+    /// `advice`, which names a restart of this server, with what stands against one and what etcd's quorum has to say to it.
     fn weighed(&self, advice: String) -> String {
-        self.reserve.before(advice, self.trouble().as_deref())
+        self.weighed_but("", advice)
+    }
+
+    /// The same of advice that is about the file `of` and says itself what to do about it first.
+    fn weighed_but(&self, of: &str, advice: String) -> String {
+        match self.hindered.words(of) {
+            Some(words) => self.reserve.after(&words, &advice),
+            None => self.reserve.before(advice, self.trouble().as_deref()),
+        }
     }
 
     /// Why nobody takes this server's member of etcd for what it is, in words that follow a colon.
@@ -146,11 +159,21 @@ pub(super) fn beside(mut finding: Finding, facts: &NodeFacts) -> Finding {
         return finding;
     };
     let view = View::of(certificates, facts.now, facts);
-    if let Some(cure) = view.reserve.cure() {
+    // Of its own pair CertificatesValid says how a restart helps.
+    let own = view.etcd_ports().filter_map(|served| view.file(&served.file));
+    let own = own.filter(|file| pair::is_mismatched(file)).map(|file| file.path.as_str()).next();
+    let is_hindered = view.hindered.words(own.unwrap_or_default()).is_some();
+    if let Some(cure) = view.reserve.cure().filter(|_| !is_hindered) {
         return finding.advice(cure);
     }
     let Some(trouble) = view.trouble() else { return finding };
     let what = match view.reserve.out() {
+        _ if is_hindered => {
+            format!(
+                "{}: CertificatesValid says what to do, and what has to be done before a restart",
+                upper(&trouble)
+            )
+        }
         Some(member) if view.reserve.is_lost() => format!(
             "{}: the one exception is the restart of exactly {member}'s server, which CertificatesValid names; it takes nothing from \
              a quorum that is lost, and brings none back by itself",

@@ -16,20 +16,27 @@ pub(super) fn is_mismatched(file: &CertificateFile) -> bool {
     matches!(file.key, Some(Fact::Known { value: false, .. }))
 }
 
+/// Whether the key file beside `file` holds no key.
+pub(super) fn has_no_key(file: &CertificateFile) -> bool {
+    matches!(&file.key, Some(Fact::Unknown { cause: UnknownCause::InvalidInput, .. }))
+}
+
 /// What is said of it at the port that should show it, when that answers in any way.
 pub(super) fn at_port(view: &View<'_>, served: &ServedCertificate) -> Option<Candidate> {
     let file = view.file(&served.file).filter(|file| is_mismatched(file))?;
     Some(mismatch(view, file, &[], Some(served)))
 }
 
+/// The port that should show `file`, where that answers in any way.
+pub(super) fn told_at<'a>(view: &View<'a>, file: &CertificateFile) -> Option<&'a ServedCertificate> {
+    let at = view.facts.served.iter().find(|served| served.file == file.path);
+    at.filter(|served| matches!(served.chain, Fact::Known { .. } | Fact::Unknown { .. }))
+}
+
 /// What is said of the others.
 pub(super) fn in_files(view: &View<'_>) -> Option<Candidate> {
-    let told_at_port = |file: &CertificateFile| {
-        let at = view.facts.served.iter().find(|served| served.file == file.path);
-        at.is_some_and(|served| matches!(served.chain, Fact::Known { .. } | Fact::Unknown { .. }))
-    };
-    let bad: Vec<&CertificateFile> =
-        view.facts.files.iter().filter(|file| is_mismatched(file) && !told_at_port(file)).collect();
+    let of_no_port = |file: &&CertificateFile| is_mismatched(file) && told_at(view, file).is_none();
+    let bad: Vec<&CertificateFile> = view.facts.files.iter().filter(of_no_port).collect();
     // What nobody can start with first.
     let of_port = |file: &&&CertificateFile| view.facts.served.iter().any(|served| served.file == file.path);
     let first = bad.iter().find(of_port).or(bad.first())?;
@@ -95,7 +102,7 @@ fn advice(view: &View<'_>, file: &CertificateFile, key: &str) -> String {
     // Only what restarts a server is weighed against the quorum; putting a file back takes nothing from it.
     let restarted = |makes: &str| {
         let unit = renewal::unit(view);
-        let anew = view.weighed(format!("Move both away and restart {unit}, which {makes}."));
+        let anew = view.weighed_but(path, format!("Move both away and restart {unit}, which {makes}."));
         format!("{keep}. Without one: {anew}")
     };
     match (&view.facts.distribution, &file.usage) {
@@ -111,10 +118,7 @@ fn advice(view: &View<'_>, file: &CertificateFile, key: &str) -> String {
 
 /// Key files that hold no key.
 pub(super) fn no_key(view: &View<'_>) -> Option<Candidate> {
-    let bad = |file: &&CertificateFile| {
-        matches!(&file.key, Some(Fact::Unknown { cause: UnknownCause::InvalidInput, .. }))
-    };
-    let first = view.facts.files.iter().find(bad)?;
+    let first = view.facts.files.iter().find(|file| has_no_key(file))?;
     let Some(Fact::Unknown { detail, .. }) = &first.key else { return None };
     let key = key_of(first);
     let message = format!(

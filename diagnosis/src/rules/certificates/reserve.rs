@@ -137,11 +137,13 @@ impl Reserve {
                 )
             }
             Self::Lost { member, numbers, away } => {
-                let why = trouble.map_or_else(String::new, |trouble| {
-                    format!(
-                        ": {trouble}, so that it joins no quorum before the restart of exactly this server"
-                    )
-                });
+                let Some(trouble) = trouble else {
+                    return format!(
+                        "Quorum first: it is lost ({numbers}), and no certificate of etcd here is why, so that a restart \
+                         brings it no nearer. EtcdQuorum says who has to come back and whom to leave as it is. After that: \
+                         {advice}"
+                    );
+                };
                 let others = match away.as_str() {
                     "" => String::new(),
                     away => format!(
@@ -149,8 +151,8 @@ impl Reserve {
                     ),
                 };
                 format!(
-                    "{advice} It takes nothing from etcd: quorum is lost already ({numbers}), and {member} is not in \
-                     it{why}.{others}"
+                    "{advice} It takes nothing from etcd: quorum is lost already ({numbers}), and {member} is not in it: \
+                     {trouble}, so that it joins no quorum before the restart of exactly this server.{others}"
                 )
             }
             Self::Shut { why } => format!(
@@ -163,6 +165,16 @@ impl Reserve {
                  time. {advice}"
             ),
         }
+    }
+
+    /// `advice`, which names a restart of this server, behind `hindrances` that have to go first. How the quorum stands
+    /// then nobody knows now.
+    pub(super) fn after(&self, hindrances: &str, advice: &str) -> String {
+        let again = match self {
+            Self::Free => "",
+            _ => " See EtcdQuorum again before it.",
+        };
+        format!("No restart yet: {hindrances}. After that: {advice}{again}")
     }
 
     /// Whether quorum is lost already.

@@ -17,6 +17,7 @@ pub(crate) mod peers;
 pub(crate) mod quorum;
 pub(crate) mod rebuilt;
 mod removal;
+pub(crate) mod restart;
 pub(crate) mod snapshots;
 mod space;
 mod split;

@@ -22,6 +22,7 @@ use super::view::{member_of, name_of, ours, tally};
 use crate::finding::Finding;
 use crate::wording::names;
 use figures::{Space, has_size};
+pub(super) use room::LARGE;
 
 const TYPE: ConditionType = ConditionType::EtcdSpace;
 const RAISE: Duration = Duration::from_secs(60);

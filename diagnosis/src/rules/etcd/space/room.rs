@@ -11,7 +11,7 @@ use crate::finding::Finding;
 use crate::wording::{Bytes, Short, Span, names};
 
 /// Above this size a snapshot and a defragmentation take long enough to be felt (D20, rancher/rke2#6385).
-const LARGE: u64 = 1_000_000_000;
+pub(in crate::rules::etcd) const LARGE: u64 = 1_000_000_000;
 /// K3s and RKE2 defragment at their start and give it this long (k3s-io/k3s:pkg/etcd/etcd.go, k3s-io/k3s#11122).
 const DEFRAG_LIMIT: Duration = Duration::from_secs(30);
 /// What etcd's guide suggests as the largest quota for normal environments (etcd.io, "System limits").
