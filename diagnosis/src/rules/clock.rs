@@ -71,8 +71,8 @@ pub(super) fn judge(clock: &ClockFacts, at: Timestamp, facts: &NodeFacts) -> Fin
             if off.abs() > limits.clock_error_ms as f64 { Severity::Error } else { Severity::Warn };
         let way = if off < 0.0 { "behind" } else { "ahead of" };
         let message = format!(
-            "This clock is {:.0} ms {way} the true time by its own service's word; {keeper}.",
-            off.abs()
+            "This clock is {} {way} the true time by its own service's word; {keeper}.",
+            By(off as i64)
         );
         return Finding::new(TYPE, Status::False, severity, ReasonCode::ClockSkewed, at, message)
             .waits(RAISE, CLEAR)
@@ -87,8 +87,8 @@ pub(super) fn judge(clock: &ClockFacts, at: Timestamp, facts: &NodeFacts) -> Fin
             if by_ms.saturating_abs() > limits.clock_error_ms { Severity::Error } else { Severity::Warn };
         let way = if by_ms < 0 { "behind" } else { "ahead of" };
         let message = format!(
-            "This clock is {} ms {way} those of {who}, which agree with each other (by the Date of their answers); {keeper}.",
-            by_ms.saturating_abs()
+            "This clock is {} {way} those of {who}, which agree with each other (by the Date of their answers); {keeper}.",
+            By(by_ms)
         );
         return Finding::new(TYPE, Status::False, severity, ReasonCode::ClockSkewed, at, message)
             .waits(RAISE, CLEAR)
@@ -272,16 +272,26 @@ impl Trust {
     }
 }
 
+/// How far a clock is off, either way, in milliseconds: told in seconds from ten on, and from hours on in what people count
+/// as well ("3456000 s, 40 days").
+struct By(i64);
+
+impl std::fmt::Display for By {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0.unsigned_abs() {
+            ms @ ..10_000 => write!(f, "{ms} ms"),
+            ms @ ..7_200_000 => write!(f, "{} s", ms / 1000),
+            ms => write!(f, "{} s, {},", ms / 1000, Span(Duration::from_millis(ms))),
+        }
+    }
+}
+
 struct Offset<'a>(&'a ClockOffset);
 
 impl std::fmt::Display for Offset<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let ClockOffset { offset_ms, uncertainty_ms, peer } = self.0;
         let side = if *offset_ms < 0 { "behind" } else { "ahead of" };
-        write!(
-            f,
-            "{} ms {side} that of {peer} (give or take {uncertainty_ms} ms)",
-            offset_ms.saturating_abs()
-        )
+        write!(f, "{} {side} that of {peer} (give or take {uncertainty_ms} ms)", By(*offset_ms))
     }
 }

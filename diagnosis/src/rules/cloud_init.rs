@@ -33,7 +33,7 @@ pub(super) fn judge(out: &mut Judgement, facts: &NodeFacts) {
             )
             .advice("Do not wait for cloud-init on this machine; set it up directly with outrider install."),
         );
-    } else if let Some((cloud_init, at)) = open(out, Check::CloudInit, &facts.checks.cloud_init) {
+    } else if let Some((cloud_init, at)) = open(out, Check::CloudInit, &facts.checks.cloud_init, facts.now) {
         out.findings.push(result(cloud_init, at));
     }
 }

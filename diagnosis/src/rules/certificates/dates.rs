@@ -84,8 +84,8 @@ impl Verdict {
 
 /// The worst date on the way; `None` for an empty one.
 pub(super) fn dated<'a>(path: &[Link<'a>], now: Timestamp, days: [i64; 3]) -> Option<Dated<'a>> {
-    let ended = path.iter().filter(|link| link.certificate.not_after <= now);
-    if let Some(link) = ended.min_by_key(|link| link.certificate.not_after) {
+    // The nearest to the authority decides: no leaf is renewed to any use under one that has ended.
+    if let Some(link) = path.iter().rfind(|link| link.certificate.not_after <= now) {
         return Some(Dated { verdict: Verdict::Ended, link: *link });
     }
     let early = path.iter().filter(|link| link.certificate.not_before > now);
@@ -156,7 +156,11 @@ pub(super) fn candidate(
             Candidate::new(Status::True, severity, R::CertificateEnding, words).advice(advice(&here))
         }
         Verdict::Ended => {
-            Candidate::new(Status::False, severity, R::CertificateExpired, words).advice(advice(&here))
+            let mut advice = advice(&here);
+            if let Trust::Unread { why } = &view.clock {
+                advice.push_str(&format!(" Before that, compare this clock with another (date -u): {why}."));
+            }
+            Candidate::new(Status::False, severity, R::CertificateExpired, words).advice(advice)
         }
         Verdict::NotYet => {
             let certificate = here.link.certificate;

@@ -6,10 +6,11 @@
 //! - An agent's come from a server anew at every start (k3s-io/k3s, `pkg/agent/config/config.go`).
 //! - The supervisor's listener renews its own while it runs, and looks every six hours (rancher/dynamiclistener).
 //! - kubeadm renews at an upgrade or by command; RKE1 by command or from Rancher; neither by a restart.
+//! - Of anybody else nothing is known, and nothing is promised.
 
 use std::time::Duration;
 
-use outrider_protocol::{CertificateUse as Use, Distribution, Fact, Timestamp};
+use outrider_protocol::{CertificateFile, CertificateUse as Use, Distribution, Fact, Timestamp};
 
 use super::View;
 use crate::wording::Moment;
@@ -59,6 +60,11 @@ pub(super) fn unit(view: &View<'_>) -> &'static str {
     }
 }
 
+/// Whether RKE2 or K3s made the certificates here, of which it is known what a start of theirs renews.
+pub(super) fn is_rancher(view: &View<'_>) -> bool {
+    matches!(view.facts.distribution, Distribution::Rke2 | Distribution::K3s)
+}
+
 /// What to do about a certificate of this use that ends on `end`.
 pub(super) fn advice(view: &View<'_>, usage: &Use, end: Timestamp) -> String {
     match (&view.facts.distribution, usage) {
@@ -78,6 +84,11 @@ pub(super) fn advice(view: &View<'_>, usage: &Use, end: Timestamp) -> String {
              Certificates. RKE1 has been out of support since July 2025: plan the move to RKE2 or K3s."
                 .to_owned(),
         ),
+        _ if !is_rancher(view) => view.weighed(format!(
+            "What renews it is not known here ({}), and no restart is known to: whoever made this certificate has to issue a \
+             new one. A process that holds the old one then has to be started again, one node after the other.",
+            view.facts.distribution
+        )),
         (_, Use::Agent) => view.weighed(format!(
             "A restart of {} renews it: the agent fetches it anew at every start, so one of the servers has to answer.",
             unit(view)
@@ -129,6 +140,9 @@ fn at_a_start(view: &View<'_>, end: Timestamp) -> String {
 
 /// What to do about the supervisor's certificate, which is renewed without a restart.
 pub(super) fn supervisor(view: &View<'_>, end: Timestamp) -> String {
+    if !is_rancher(view) {
+        return advice(view, &Use::Server, end);
+    }
     let unit = unit(view);
     let days = match window(view.facts.version.value().map(String::as_str)) {
         Window::Days(days) => days,
@@ -148,18 +162,21 @@ pub(super) fn supervisor(view: &View<'_>, end: Timestamp) -> String {
 
 /// The last start of the service that went well, by what it writes anew at every start. A service that fails to start
 /// again and again writes that too, so it must be seen to run: a server by its supervisor. On a node that was a server and
-/// is an agent now, the agent's start counts, long after the server's last.
+/// is an agent now, the agent's start counts, long after the server's last. Where a server has no such file, the newest
+/// certificate of its own tells of a start that renewed.
 pub(super) fn last_start(view: &View<'_>) -> Option<Timestamp> {
-    let written = |suffixes: &[&str]| {
-        let files = view.facts.files.iter();
-        let files = files.filter(|file| suffixes.iter().any(|suffix| file.path.ends_with(suffix)));
-        files.filter_map(|file| file.modified).filter(|at| *at <= view.now).max()
+    let newest = |of: &dyn Fn(&CertificateFile) -> bool| {
+        let written = view.facts.files.iter().filter(|file| of(file)).filter_map(|file| file.modified);
+        written.filter(|at| *at <= view.now).max()
     };
+    let ends_with = |suffix: &'static str| move |file: &CertificateFile| file.path.ends_with(suffix);
     let shows = |name: &str| view.facts.served.iter().any(|s| s.name == name && s.chain.value().is_some());
-    let server = written(&["/client-ca.nochain.crt", "/server-ca.nochain.crt"]);
-    let agent = written(&["/agent/serving-kubelet.crt"]);
+    let server =
+        newest(&ends_with("/client-ca.nochain.crt")).max(newest(&ends_with("/server-ca.nochain.crt")));
+    let agent = newest(&ends_with("/agent/serving-kubelet.crt"));
     if shows("supervisor") {
-        return server.max(agent);
+        let renewed = || newest(&|file| file.usage == Use::Server);
+        return server.or_else(renewed).max(agent);
     }
     let agent_only = server.is_none_or(|server| agent.is_some_and(|agent| agent.since(server) > DAY));
     agent.filter(|_| shows("kubelet") && agent_only)
@@ -169,12 +186,11 @@ pub(super) fn last_start(view: &View<'_>) -> Option<Timestamp> {
 /// `client-kube-proxy.crt` of older versions, k3s-io/k3s#12534). The narrower window counts, for the version may have
 /// been another one then; a file written with or after the others (a copy, a backup put back) tells nothing.
 pub(super) fn left_alone(view: &View<'_>, usage: &Use, modified: Option<Timestamp>, end: Timestamp) -> bool {
-    let rancher = matches!(view.facts.distribution, Distribution::Rke2 | Distribution::K3s);
     let (Some(start), Some(modified)) = (last_start(view), modified) else { return false };
     // What an agent fetches it may also have failed to fetch: that is no leftover.
     let due = *usage == Use::Server && end.before(DAY * 90) <= start;
     // What a start writes, it writes within minutes.
-    rancher && due && start.since(modified) > Duration::from_secs(600)
+    is_rancher(view) && due && start.since(modified) > Duration::from_secs(600)
 }
 
 /// The version in words, for a message.

@@ -8,7 +8,7 @@ use outrider_protocol::{
 };
 
 use super::dates::{Dated, Verdict, at_most, candidate};
-use super::{Candidate, Part, RAISE, TYPE, View, authority, dialled, pair, renewal, worst};
+use super::{Candidate, Part, RAISE, TYPE, View, authority, dates, dialled, pair, renewal, worst};
 use crate::finding::Finding;
 use crate::wording::{Moment, Span, names};
 
@@ -155,6 +155,23 @@ fn differs(
         return None;
     }
     let shows = format!("{} at {} shows a certificate", served.name, served.peer);
+    if leaf.not_after > file.not_after && dates::has_ended(view, file) {
+        let message = format!(
+            "{shows} that ends on {}, and the one in {}, which it may take at its next start, ended {} ago, on {}.",
+            Moment(leaf.not_after),
+            served.file,
+            Span(view.now.since(file.not_after)),
+            Moment(file.not_after)
+        );
+        let ending = Candidate::new(Status::True, Severity::Warn, R::CertificateEnding, message);
+        return Some(ending.after(RAISE).advice(format!(
+            "Compare what {} was given with {}: if it is another file, this one is a leftover and may be moved away. If it is \
+             this one: {}",
+            served.name,
+            served.file,
+            renewal::advice(view, &usage(view, served), file.not_after)
+        )));
+    }
     if leaf.not_after > file.not_after {
         let message = format!(
             "{shows} that ends on {}, later than that in {} (on {}): the file is possibly not used.",
@@ -241,7 +258,10 @@ fn restart(view: &View<'_>, served: &ServedCertificate) -> String {
             "its static pod: move the manifest out of /etc/kubernetes/manifests, wait until it is gone, move it back"
                 .to_owned()
         }
-        _ => format!("systemctl restart {}, one node after the other", renewal::unit(view)),
+        _ if renewal::is_rancher(view) => {
+            format!("systemctl restart {}, one node after the other", renewal::unit(view))
+        }
+        (_, name) => format!("that of {name}, one node after the other"),
     };
     let weighed = |advice: String| if stops_etcd(view, served) { view.weighed(advice) } else { advice };
     if reloads(view, served) == Reloads::HasNot {
@@ -320,10 +340,10 @@ fn wrong_names(view: &View<'_>, served: &ServedCertificate, leaf: &CertificateFa
                 "See whether the address or name of {} has changed, or its disk is a copy of another node's. After the address is \
                  corrected, {}.",
                 names(&view.facts.node_names, 4),
-                if view.facts.distribution == Distribution::Rke1 {
-                    "rke cert rotate issues a new one"
-                } else {
-                    "kubeadm certs renew issues a new one"
+                match view.facts.distribution {
+                    Distribution::Rke1 => "rke cert rotate issues a new one",
+                    Distribution::Kubeadm => "kubeadm certs renew issues a new one",
+                    _ => "whoever made the certificate has to issue a new one",
                 }
             ),
         },

@@ -110,8 +110,18 @@ fn a_file_that_the_last_start_left_alone_wakes_nobody() {
         &["client-kubelet.crt"],
     );
     // No start is known.
-    let unknown_start = node(1, 400, -40).with(|c| c.files.retain(|file| !file.path.contains("nochain")));
+    let unmarked = node(1, 400, -40).with(|c| c.files.retain(|file| !file.path.contains("nochain")));
+    let unknown_start =
+        unmarked.clone().with(|c| c.files.iter_mut().for_each(|file| file.modified = Some(ago(400 * DAY))));
     assert_eq!(about(&judged(unknown_start), "files").reason, R::CertificateExpired);
+    // A start that renewed the others is known by them.
+    expect(
+        &about(&judged(unmarked), "files"),
+        Status::True,
+        Severity::Info,
+        R::CertificateLeftOver,
+        &["client-kube-proxy.crt", "probably not used"],
+    );
     // One that a port shows is used, whatever the dates say.
     let shown = node(1, 400, 3).with(|c| {
         c.served.push(served("kubelet", 10250, &orphan, vec![leaf("kube-proxy", 3)]));
