@@ -23,8 +23,32 @@ pub(crate) fn read(file: &Path, wanted: Wanted) -> anyhow::Result<(String, Vec<u
     } else {
         (file.display().to_string(), open(file, wanted).and_then(|file| bounded(file, wanted)))
     };
-    let bytes = bytes.with_context(|| format!("cannot read {name}"))?;
+    let mut bytes = bytes.with_context(|| format!("cannot read {name}"))?;
+    if let Some(what) = no_text(&bytes) {
+        bail!("{name} is {what}");
+    }
+    if bytes.starts_with(BYTE_ORDER_MARK) {
+        bytes.drain(..BYTE_ORDER_MARK.len());
+    }
     Ok((name, bytes))
+}
+
+/// Editors put it before UTF-8; it says nothing.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// What bytes are that no parser here takes for text, and what to do about it.
+fn no_text(bytes: &[u8]) -> Option<&'static str> {
+    Some(match bytes {
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [0, b'{' | b'[', ..] | [b'{' | b'[', 0, ..] => {
+            "UTF-16, as > of Windows PowerShell writes it; save it as UTF-8 (iconv -f UTF-16 -t UTF-8, or in PowerShell \
+             | Out-File -Encoding utf8)"
+        }
+        [0x1f, 0x8b, ..] => "compressed with gzip; unpack it first (gzip -d, or gzip -dc into a pipe to -)",
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => "compressed with zstd; unpack it first (zstd -d)",
+        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => "compressed with xz; unpack it first (xz -d)",
+        [b'P', b'K', 3, 4, ..] => "a zip archive; unpack it first",
+        _ => return None,
+    })
 }
 
 /// One JSON or YAML document.

@@ -1,7 +1,7 @@
 //! What a sensor read, or why it could not.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::Timestamp;
 
@@ -42,7 +42,7 @@ open_enum! {
 }
 
 /// One reading. Unknown is not false, and absent is not empty.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "state", rename_all = "camelCase")]
 pub enum Fact<T> {
     /// The value, where it was read and when.
@@ -79,6 +79,55 @@ pub enum Fact<T> {
         /// When it failed.
         at: Timestamp,
     },
+}
+
+/// The fields of a reading in any of its states. serde's own tagged enums read all of a value before they look at it, and so
+/// lose the place of what is wrong in it; this is read as it comes.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", bound = "T: Deserialize<'de>", expecting = "a reading with its state")]
+struct Fields<T> {
+    state: State,
+    #[serde(default, deserialize_with = "present")]
+    value: Option<T>,
+    source: Option<String>,
+    at: Timestamp,
+    reason: Option<String>,
+    cause: Option<UnknownCause>,
+    detail: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum State {
+    Known,
+    Absent,
+    NotApplicable,
+    Unknown,
+}
+
+/// `null` is no value that is left out.
+fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(d).map(Some)
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Fact<T> {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        fn need<V, E: serde::de::Error>(field: Option<V>, name: &'static str) -> Result<V, E> {
+            field.ok_or_else(|| E::missing_field(name))
+        }
+        let Fields { state, value, source, at, reason, cause, detail } = Fields::deserialize(d)?;
+        Ok(match state {
+            State::Known => Fact::Known { value: need(value, "value")?, source: need(source, "source")?, at },
+            State::Absent => Fact::Absent { source: need(source, "source")?, at },
+            State::NotApplicable => Fact::NotApplicable { reason: need(reason, "reason")?, at },
+            State::Unknown => Fact::Unknown {
+                cause: need(cause, "cause")?,
+                detail: need(detail, "detail")?,
+                source: need(source, "source")?,
+                at,
+            },
+        })
+    }
 }
 
 impl<T> Fact<T> {

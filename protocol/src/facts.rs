@@ -206,6 +206,37 @@ impl Default for Thresholds {
     }
 }
 
+impl Thresholds {
+    /// What is wrong with the first of them that nobody can mean: field and words.
+    pub fn problem(&self) -> Option<(&'static str, String)> {
+        let percents = [
+            ("diskWarnPercent", self.disk_warn_percent),
+            ("diskErrorPercent", self.disk_error_percent),
+            ("memoryWarnPercent", self.memory_warn_percent),
+            ("memoryErrorPercent", self.memory_error_percent),
+            ("etcdSpaceWarnPercent", self.etcd_space_warn_percent),
+        ];
+        let shares = percents.into_iter().find(|(_, share)| !(0.0..=100.0).contains(share));
+        if let Some((field, share)) = shares {
+            return Some((field, format!("is {share}; expected a share from 0 to 100")));
+        }
+        let times = [
+            ("clockWarnMs", self.clock_warn_ms as f64),
+            ("clockErrorMs", self.clock_error_ms as f64),
+            ("etcdFsyncWarnMs", self.etcd_fsync_warn_ms),
+            ("etcdFsyncErrorMs", self.etcd_fsync_error_ms),
+        ];
+        if let Some((field, ms)) = times.into_iter().find(|(_, ms)| !(*ms >= 0.0)) {
+            return Some((field, format!("is {ms}; expected 0 ms or more")));
+        }
+        let days: [(&str, &[i64]); 2] =
+            [("certificateDays", &self.certificate_days), ("credentialDays", &self.credential_days)];
+        let falls = |days: &[i64]| days.is_sorted_by(|a, b| a >= b) && days.iter().all(|days| *days >= 0);
+        let (field, days) = days.into_iter().find(|(_, days)| !falls(days))?;
+        Some((field, format!("is {days:?}; expected falling numbers of days, none below 0")))
+    }
+}
+
 /// What `outrider check -o json` prints: the conditions of one node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -81,9 +81,11 @@ impl TypeMeta {
         if self.kind != kind {
             return Err(format!("kind is {:?}; expected {kind:?}", self.kind));
         }
-        let group = API_VERSION.split('/').next().unwrap_or(API_VERSION);
-        if self.api_version.split('/').next() != Some(group) {
-            return Err(format!("apiVersion is {:?}; expected {API_VERSION:?}", self.api_version));
+        if self.api_version != API_VERSION {
+            return Err(format!(
+                "apiVersion is {:?}; this outrider reads only {API_VERSION:?}, what another release wrote is for that release",
+                self.api_version
+            ));
         }
         Ok(())
     }

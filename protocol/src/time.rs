@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use jiff::SignedDuration;
+use jiff::civil::DateTime;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// An instant in milliseconds since the Unix epoch (UTC), written as RFC 3339 with three decimals.
@@ -11,10 +13,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct Timestamp(i64);
 
 impl Timestamp {
+    /// The last instant that RFC 3339 can write, 9999-12-31T23:59:59.999Z; its second is how a certificate says that it has
+    /// no end (RFC 5280, section 4.1.2.5).
+    const LAST: i64 = 253_402_300_799_999;
+
     /// The instant `ms` milliseconds after the Unix epoch; values outside years -9999..9999 are clamped.
     pub fn from_millis(ms: i64) -> Self {
-        let (min, max) = (jiff::Timestamp::MIN.as_second() * 1000, jiff::Timestamp::MAX.as_second() * 1000);
-        Self(ms.clamp(min, max))
+        Self(ms.clamp(jiff::Timestamp::MIN.as_second() * 1000, Self::LAST))
     }
 
     /// The instant `seconds` seconds after the Unix epoch.
@@ -43,6 +48,17 @@ impl Timestamp {
     }
 }
 
+/// jiff's timestamps end 26 hours before the year 9999 does, so that every time zone can write them; its times without a
+/// zone do not.
+const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
+
+/// A UTC time of those hours.
+fn of_the_last_hours(s: &str) -> Option<Timestamp> {
+    let civil = s.strip_suffix(['Z', 'z'])?.parse::<DateTime>().ok()?;
+    let ms = i64::try_from(civil.duration_since(EPOCH).as_millis()).ok()?;
+    (ms > jiff::Timestamp::MAX.as_millisecond()).then_some(Timestamp(ms))
+}
+
 impl From<std::time::SystemTime> for Timestamp {
     fn from(t: std::time::SystemTime) -> Self {
         match t.duration_since(std::time::UNIX_EPOCH) {
@@ -56,7 +72,7 @@ impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match jiff::Timestamp::from_millisecond(self.0) {
             Ok(t) => f.pad(&format!("{t:.3}")),
-            Err(_) => write!(f, "{}ms", self.0),
+            Err(_) => f.pad(&format!("{:.3}Z", EPOCH.saturating_add(SignedDuration::from_millis(self.0)))),
         }
     }
 }
@@ -65,8 +81,8 @@ impl FromStr for Timestamp {
     type Err = String;
 
     fn from_str(s: &str) -> Result<Self, String> {
-        let parsed = s.parse::<jiff::Timestamp>();
-        parsed.map(|t| Self(t.as_millisecond())).map_err(|e| format!("{s:?} is no RFC 3339 time: {e}"))
+        let parsed = s.parse::<jiff::Timestamp>().map(|t| Self(t.as_millisecond()));
+        parsed.or_else(|e| of_the_last_hours(s).ok_or_else(|| format!("{s:?} is no RFC 3339 time: {e}")))
     }
 }
 
@@ -102,6 +118,20 @@ mod tests {
         let t = Timestamp::from_millis(1_796_000_000_120);
         assert_eq!(t.to_string().parse::<Timestamp>(), Ok(t));
         assert!(t.to_string().ends_with(".120Z"), "{t}");
+    }
+
+    #[test]
+    fn the_last_second_of_the_calendar_is_a_time() {
+        for text in ["9999-12-31T23:59:59.000Z", "9999-12-30T23:00:00.000Z", "9999-12-31T23:59:59.999Z"] {
+            let t: Timestamp = text.parse().unwrap();
+            assert_eq!(t.to_string(), text);
+            assert_eq!(Timestamp::from_millis(t.as_millis()), t);
+        }
+        assert_eq!("9999-12-31T23:59:59Z".parse(), Ok(Timestamp::from_seconds(253_402_300_799)));
+        assert_eq!(Timestamp::from_millis(i64::MAX).to_string(), "9999-12-31T23:59:59.999Z");
+        for text in ["10000-01-01T00:00:00Z", "9999-12-31T23:59:59", "2026-11-29Z", "9999-13-01T00:00:00Z"] {
+            assert!(text.parse::<Timestamp>().is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -153,18 +153,37 @@ fn parse(bytes: &[u8]) -> anyhow::Result<Vec<NodeFacts>> {
         } else {
             bail!("the document has no apiVersion and kind, so it is no NodeFacts; {instead}");
         }
-        // Read again from the text, for an error that names line and column.
-        let facts = serde_json::from_slice(&bytes[begin..end]).map_err(|e| {
-            let before = bytes[..begin].iter().filter(|b| **b == b'\n').count();
-            let line = before + e.line();
-            let text = e.to_string();
-            let what = text.split(" at line ").next().unwrap_or_default();
-            anyhow::anyhow!("line {line}, column {}: no NodeFacts: {what}; {instead}", e.column())
-        })?;
+        let facts = typed(bytes, begin, end).map_err(|problem| anyhow::anyhow!("{problem}; {instead}"))?;
         nodes.push(facts);
         begin = end;
     }
     Ok(nodes)
+}
+
+/// The facts in `bytes[begin..end]`, read again from the text for an error that names line, column and field.
+fn typed(bytes: &[u8], begin: usize, end: usize) -> Result<NodeFacts, String> {
+    let mut text = serde_json::Deserializer::from_slice(&bytes[begin..end]);
+    let facts: NodeFacts = serde_path_to_error::deserialize(&mut text).map_err(|e| {
+        let (field, e) = (e.path().to_string(), e.into_inner());
+        let before = &bytes[..begin];
+        let lines = before.iter().filter(|b| **b == b'\n').count();
+        // Documents may follow each other on one line.
+        let on_the_line = match e.line() {
+            1 => before.iter().rev().take_while(|b| **b != b'\n').count(),
+            _ => 0,
+        };
+        let text = e.to_string();
+        let what = text.split(" at line ").next().unwrap_or_default();
+        let what = if field == "." { what.to_owned() } else { format!("{field}: {what}") };
+        format!("line {}, column {}: no NodeFacts: {what}", lines + e.line(), on_the_line + e.column())
+    })?;
+    if facts.node.name.is_empty() {
+        return Err("node.name is empty, so nobody knows whose facts these are".to_owned());
+    }
+    match facts.thresholds.problem() {
+        Some((field, problem)) => Err(format!("thresholds.{field} {problem}")),
+        None => Ok(facts),
+    }
 }
 
 /// The verdict over every cluster that two or more of the nodes name.

@@ -248,17 +248,28 @@ fn garbage_is_answered_with_what_where_and_what_instead() {
     let lines = whole.lines().count();
     let line_of_second =
         wrong_type.lines().position(|line| line.contains("agentVersion")).unwrap() + 1 + lines;
+    let newer = whole.replacen("outrider.internal/v1alpha1", "outrider.internal/v9", 1);
+    let nameless = with(&whole, |facts| facts["node"]["name"] = "".into());
     for (input, words) in [
         (&b""[..], vec!["standard input is empty", "outrider facts"]),
         (b"\n \n", vec!["is empty"]),
         (b"not json", vec!["standard input: not JSON", "line 1 column", "outrider facts"]),
-        (b"\xff\xfe", vec!["not JSON"]),
+        (b"\xff\xfe", vec!["standard input is UTF-16", "PowerShell", "UTF-8"]),
+        (b"\xfe\xff\0{", vec!["is UTF-16"]),
+        (b"{\0}\0", vec!["is UTF-16"]),
+        (b"\x1f\x8b\x08\0", vec!["compressed with gzip", "gzip -d"]),
+        (b"PK\x03\x04", vec!["a zip archive"]),
         (b"[1,2]", vec!["no apiVersion and kind"]),
         (b"{\"apiVersion\":\"v1\",\"kind\":\"Pod\"}", vec!["kind is \"Pod\"", "expected \"NodeFacts\""]),
         (b"{\"apiVersion\":\"v1\",\"kind\":\"NodeFacts\"}", vec!["apiVersion is \"v1\""]),
         (&whole.as_bytes()[..400], vec!["not JSON: EOF"]),
         (wrong_type.as_bytes(), vec!["invalid type: integer `3`", "line "]),
-        (second_is_wrong.as_bytes(), vec![&format!("line {line_of_second}, column")]),
+        (second_is_wrong.as_bytes(), vec![&format!("line {line_of_second}, column"), "agentVersion: "]),
+        (nameless.as_bytes(), vec!["node.name is empty"]),
+        (
+            newer.as_bytes(),
+            vec!["apiVersion is \"outrider.internal/v9\"", "reads only \"outrider.internal/v1alpha1\""],
+        ),
     ] {
         let ended = home.run_with_input(["diagnose", "-", "-o", "json"], input).with_code(1).says(&words);
         assert_eq!(ended.out, "", "half an answer: {ended:#?}");
@@ -267,6 +278,58 @@ fn garbage_is_answered_with_what_where_and_what_instead() {
         .with_code(1)
         .says(&["/nonexistent/facts.json", "No such file"]);
     home.run(["diagnose", "/"]).with_code(1).says(&["cannot read /"]);
+}
+
+/// `document` changed so.
+fn with(document: &str, change: impl FnOnce(&mut Value)) -> String {
+    let mut facts: Value = serde_json::from_str(document).unwrap();
+    change(&mut facts);
+    facts.to_string()
+}
+
+#[test]
+fn what_is_wrong_deep_inside_is_named_by_line_column_and_field() {
+    let home = Home::new();
+    let whole = recording("rancher-server");
+    let wrong = whole.replacen("\"isLearner\": false", "\"isLearner\": \"yes\"", 1);
+    assert_ne!(whole, wrong);
+    let place = |text: &str| {
+        let (line, told) = text.lines().enumerate().find(|(_, l)| l.contains("\"yes\"")).unwrap();
+        (line + 1, told.find("\"yes\"").unwrap() + "\"yes\"".len())
+    };
+    let (line, column) = place(&wrong);
+    let field = "checks.etcd.value.";
+    let what = "isLearner: invalid type: string \"yes\", expected a boolean";
+    let at = |line: usize, column: usize| format!("line {line}, column {column}: no NodeFacts: ");
+    let run = |text: &str| home.run_with_input(["diagnose", "-"], text.as_bytes()).with_code(1);
+    run(&wrong).says(&[&at(line, column), field, what]);
+    // The second of two, on lines of its own and on the line of the first.
+    run(&format!("{}\n{wrong}", whole.trim_end()))
+        .says(&[&at(line + whole.trim_end().lines().count(), column)]);
+    let flat = |text: &str| with(text, |_| {});
+    let (one, two) = (flat(&whole), flat(&wrong));
+    run(&format!("{one}{two}")).says(&[&at(1, one.len() + place(&two).1), field, what]);
+
+    for (key, value, words) in [
+        (
+            "etcdFsyncWarnMs",
+            serde_json::json!(-1.0),
+            "thresholds.etcdFsyncWarnMs is -1; expected 0 ms or more",
+        ),
+        ("diskWarnPercent", serde_json::json!(101), "thresholds.diskWarnPercent is 101; expected a share"),
+        ("clockErrorMs", serde_json::json!(-5), "thresholds.clockErrorMs is -5"),
+        (
+            "certificateDays",
+            serde_json::json!([7, 30, 120]),
+            "certificateDays is [7, 30, 120]; expected falling",
+        ),
+        ("credentialDays", serde_json::json!([3, -1]), "credentialDays is [3, -1]"),
+    ] {
+        let odd = with(&whole, |facts| facts["thresholds"][key] = value);
+        run(&odd).says(&[words]);
+    }
+    // A mark before the text says nothing.
+    home.run_with_input(["diagnose", "-"], format!("\u{feff}{whole}").as_bytes()).with_code(0);
 }
 
 #[test]
