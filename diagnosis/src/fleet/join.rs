@@ -124,7 +124,7 @@ fn reads(v: &View<'_>, learners: &[&str]) -> Option<Reads> {
     let this_cluster = |e: &&EndpointFacts| !view::is_foreign(e, v.cluster_id);
     for e in v.etcd.endpoints.iter().filter(votes).filter(this_cluster) {
         match &e.linearizable_read {
-            Fact::Known { value, at, .. } => {
+            Fact::Known { value, at, .. } if view::read_ms(e).is_some() => {
                 let at = v.by_our_clock(*at).min(v.at);
                 if answered.is_none_or(|(last, _)| at > last) {
                     answered = Some((at, *value));

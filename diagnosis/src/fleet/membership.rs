@@ -24,13 +24,11 @@ pub(super) fn judge(
     list: &MemberList,
     tally: &Tally<'_>,
     split: Option<Finding>,
+    apart: Option<Finding>,
 ) -> Finding {
     let at = joined.at;
     let mut found: Vec<Finding> = split.into_iter().collect();
-    match topology::partition(joined, list, at) {
-        Some(partition) => found.push(partition),
-        None => found.extend(topology::pairs(joined, list, at).or_else(|| one_way::judge(joined, list, at))),
-    }
+    found.extend(apart.or_else(|| one_way::judge(joined, list, at)));
     found.extend(topology::client_port(joined, list, at));
     found.extend(peer_urls(joined, list, tally));
     found.extend(leaders(joined, list));

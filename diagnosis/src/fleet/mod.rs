@@ -210,10 +210,17 @@ fn judge_views(joined: &Joined<'_>) -> Vec<Finding> {
     let split = membership::split(joined);
     if let Some(list) = joined.list.as_deref() {
         let tally = joined.tally(list);
-        let quorum = with_equals(joined, quorum::judge(&tally, joined.at));
+        let mut quorum = with_equals(joined, quorum::judge(&tally, joined.at));
+        let mut apart = topology::partition(joined, list, joined.at);
+        if apart.is_none()
+            && let Some(pairs) = topology::pairs(joined, list, joined.at)
+        {
+            quorum = pairs.limit(quorum);
+            apart = Some(pairs.finding);
+        }
         let is_reduced = matches!(quorum.reason, R::EtcdToleranceReduced | R::EtcdNoTolerance);
         findings.push(if is_reduced { quorum.early(REDUCED_SHOWN, Severity::Info) } else { quorum });
-        findings.push(membership::judge(joined, list, &tally, split));
+        findings.push(membership::judge(joined, list, &tally, split, apart));
         findings.push(versions::judge(joined, list));
     } else {
         findings.extend(

@@ -159,6 +159,8 @@ pub(crate) struct Joined<'a> {
     /// Reports of nodes that belong to other clusters.
     pub(super) others: Vec<View<'a>>,
     pub(super) quiet: Vec<Quiet<'a>>,
+    /// Names under which more than one machine was told, with how many.
+    doubled: Vec<(&'a str, usize)>,
     /// The member list that counts, each member once; `None` when no report has one.
     pub(super) list: Option<Cow<'a, MemberList>>,
     /// Member ids that the list names more than once, in words.
@@ -177,7 +179,7 @@ pub(crate) struct Joined<'a> {
 
 impl<'a> Joined<'a> {
     pub(super) fn of(members: &'a [Member<'a>], now: Timestamp) -> Self {
-        let sorted = each_once(members);
+        let (sorted, doubled) = each_once(members);
         let (mut views, mut quiet) = (Vec::with_capacity(sorted.len()), Vec::new());
         for m in &sorted {
             let is_silent = m.ready != Status::True;
@@ -226,7 +228,7 @@ impl<'a> Joined<'a> {
             }
         }
         let nodes = newest_nodes(&group);
-        Self { members: sorted, group, others, quiet, list, repeated, said, unnamed, nodes, at, now }
+        Self { members: sorted, group, others, quiet, doubled, list, repeated, said, unnamed, nodes, at, now }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -303,20 +305,44 @@ impl<'a> Joined<'a> {
             out.push_str("; of another cluster, so not counted: ");
             out.push_str(&names(self.others.iter().map(|v| v.node), NAMED));
         }
+        if !self.doubled.is_empty() {
+            let all = self.doubled.iter().map(|(node, machines)| format!("{machines} as {node}"));
+            out.push_str(&format!(
+                "; several machines report under one name ({}), of which one report each counts",
+                names(all, NAMED)
+            ));
+        }
         out
     }
 }
 
-/// By name; of two of one name (the same file given twice) the one that is heard, then the one that was read last.
-fn each_once<'a>(members: &'a [Member<'a>]) -> Vec<&'a Member<'a>> {
+/// By name; of two of one name (the same file given twice) the one that is heard, then the one that was read last. And the
+/// names of several machines, by their members of etcd: nobody's word is dropped without a word.
+fn each_once<'a>(members: &'a [Member<'a>]) -> (Vec<&'a Member<'a>>, Vec<(&'a str, usize)>) {
     let mut sorted: Vec<&Member<'a>> = members.iter().collect();
     let read = |m: &Member<'_>| m.etcd.map(Fact::at);
     sorted.sort_by(|a, b| {
         let better = |m: &Member<'_>| (m.ready == Status::True, read(m));
         a.name.cmp(b.name).then_with(|| better(b).cmp(&better(a)))
     });
+    let machines = |same: &[&Member<'a>]| {
+        let mut own: Vec<&str> = same.iter().filter_map(|m| own_endpoint(m)).collect();
+        own.sort_unstable();
+        own.dedup();
+        own.len()
+    };
+    let of_one_name = sorted.chunk_by(|a, b| a.name == b.name).filter(|same| same.len() > 1);
+    let doubled =
+        of_one_name.map(|same| (same[0].name, machines(same))).filter(|(_, machines)| *machines > 1);
+    let doubled = doubled.collect();
     sorted.dedup_by_key(|m| m.name);
-    sorted
+    (sorted, doubled)
+}
+
+/// The member of etcd on this machine: by its id, else by where it is asked.
+fn own_endpoint<'a>(m: &Member<'a>) -> Option<&'a str> {
+    let mut local = m.etcd?.value()?.endpoints.iter().filter(|e| e.local);
+    local.find_map(|e| view::member_of(e).or(Some(e.endpoint.as_str())))
 }
 
 /// The newest list that a quorum vouched for, else the newest of any.

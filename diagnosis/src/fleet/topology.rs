@@ -127,7 +127,7 @@ fn without_raft(
 /// Pairs of living voters between which port 2380 is closed. While both follow a leader nobody notices before that one goes,
 /// and then neither of the two may get votes enough; one of them that sees no leader may well be apart from all, which the
 /// counts of the others show later ([`partition`]).
-pub(super) fn pairs(joined: &Joined<'_>, list: &MemberList, at: Timestamp) -> Option<Finding> {
+pub(super) fn pairs<'a>(joined: &Joined<'a>, list: &MemberList, at: Timestamp) -> Option<Pairs<'a>> {
     let voters = list.members.iter().filter(|m| !m.is_learner);
     let mut living: Vec<(&View<'_>, &EtcdMember)> =
         voters.filter_map(|m| Some((joined.own_view(&m.id).filter(|v| v.lives())?, m))).collect();
@@ -173,6 +173,7 @@ pub(super) fn pairs(joined: &Joined<'_>, list: &MemberList, at: Timestamp) -> Op
         .filter(|i| living[*i].0.sees_no_leader() && closed.keys().any(|(a, b)| a == i || b == i))
         .map(name)
         .collect();
+    let hangs_on = leader.filter(|_| !elects && alone.is_empty()).map(name);
     let rest = match leader {
         _ if !alone.is_empty() => {
             format!("{} sees no leader, so it takes no part until that port is open", names(&alone, NAMED))
@@ -189,10 +190,39 @@ pub(super) fn pairs(joined: &Joined<'_>, list: &MemberList, at: Timestamp) -> Op
     let who = names(ways.iter().map(|((a, b), _)| format!("{} and {}", name(*a), name(*b))), NAMED);
     let last =
         leader.filter(|_| !elects).map(|l| format!(" Until then do not restart or upgrade {}.", name(l)));
-    Some(Finding::new(TYPE, Status::True, Severity::Warn, R::EtcdPartitioned, at, message).advice(format!(
-        "Open TCP 2380 between {who}, both ways (host firewall, security group, routes, MTU).{}",
-        last.unwrap_or_default()
-    )))
+    let finding =
+        Finding::new(TYPE, Status::True, Severity::Warn, R::EtcdPartitioned, at, message).advice(format!(
+            "Open TCP 2380 between {who}, both ways (host firewall, security group, routes, MTU).{}",
+            last.unwrap_or_default()
+        ));
+    Some(Pairs { finding, hangs_on, who })
+}
+
+/// Voters between which port 2380 is closed.
+pub(super) struct Pairs<'a> {
+    pub(super) finding: Finding,
+    /// The leader without which nobody can be elected: quorum bears no loss of that one, whatever the count of voters says.
+    hangs_on: Option<&'a str>,
+    who: String,
+}
+
+impl Pairs<'_> {
+    /// `quorum` with the word that its number does not hold.
+    pub(super) fn limit(&self, mut quorum: Finding) -> Finding {
+        let Some(leader) = self.hangs_on.filter(|_| quorum.status == Status::True) else { return quorum };
+        quorum.message = format!(
+            "{} But port 2380 is closed between {}: without {leader}, which leads, nobody could be elected, so the real tolerance is 0 \
+             (EtcdMembership).",
+            quorum.message, self.who
+        );
+        let advice =
+            format!("Open port 2380 between {} first, and do not restart {leader} before.", self.who);
+        quorum.advice = format!("{advice} {}", quorum.advice).trim_end().to_owned();
+        if quorum.severity < Severity::Warn {
+            (quorum.severity, quorum.reason) = (Severity::Warn, R::EtcdNoTolerance);
+        }
+        quorum
+    }
 }
 
 /// Living members whose client port some nodes do not reach while the raft connection to them stands: a firewall that

@@ -291,3 +291,14 @@ fn a_percentile_beyond_a_last_bucket_between_the_limits_is_a_warning() {
     let f = disk(Some(earlier), latest);
     expect(&f, Status::True, Severity::Warn, ReasonCode::EtcdDiskSlow, &["fsync p99 is more than 64.0 ms"]);
 }
+
+#[test]
+fn slow_commits_are_told_though_fsync_is_fine() {
+    let commits = |slow: u64| {
+        let latest = scrape(0, 1000, 0);
+        disk(Some(scrape(300, 0, 0)), EtcdScrape { backend_commit: histogram(1000 - slow, slow), ..latest })
+    };
+    let words = ["fsync is fast enough, and commits", "commit p99", "limit 25 ms"];
+    expect(&commits(50), Status::True, Severity::Warn, ReasonCode::EtcdDiskSlow, &words);
+    assert_eq!(commits(0).reason, ReasonCode::EtcdDiskFast);
+}

@@ -232,7 +232,7 @@ fn a_learner_that_refuses_the_question_is_a_learner_and_no_old_version() {
     for (cause, word) in [
         (UnknownCause::TlsFailed, "https://10.0.0.1:2379"),
         (UnknownCause::Unauthenticated, "https://10.0.0.1:2379 does not take"),
-        (UnknownCause::Forbidden, "https://10.0.0.1:2379 does not take"),
+        (UnknownCause::Forbidden, "https://10.0.0.1:2379 knows who asks and refuses (403)"),
         (UnknownCause::Unsupported, "https://10.0.0.1:2379"),
         (UnknownCause::InvalidAnswer, "https://10.0.0.1:2379"),
     ] {

@@ -173,7 +173,7 @@ fn a_voter_that_never_started_is_started_and_not_brought_back() {
         &f,
         &[
             "bring n4 back first",
-            "Do not remove n4 or reset",
+            "Do not remove n4 while it may come back as it is",
             "Start etcd where the one that never started is",
         ],
     );

@@ -3,10 +3,10 @@
 use outrider_diagnosis::judge;
 use outrider_protocol::*;
 
-use crate::etcd_verdict::{etcd_node, found, membership};
+use crate::etcd_verdict::{etcd_node, found, local, membership};
 use crate::expect;
 use crate::fleet_world::World;
-use crate::world::{Change, etcd, kill, list_mut, status_mut};
+use crate::world::{Change, ago, etcd, kill, known, list_mut, orphan, status_mut, unknown};
 
 #[test]
 fn a_list_with_members_without_an_id_is_no_list() {
@@ -84,4 +84,95 @@ fn a_member_that_one_node_does_not_reach_is_told_and_not_blamed() {
     let mut young = World::of(3);
     young.view(1, |e| kill(e, 3, 20));
     assert_eq!(young.membership().reason, ReasonCode::EtcdMembersExpected);
+}
+
+#[test]
+fn a_read_that_took_no_time_that_there_is_proves_nothing() {
+    let read = |ms: f64| etcd(3).with(|e| e.endpoints[0].linearizable_read = known(ms));
+    for ms in [-5.0, 1e300, f64::NAN] {
+        let f = local(read(ms));
+        expect(&f, Status::Unknown, Severity::Warn, ReasonCode::InvalidAnswer, &["which is no time"]);
+        assert!(f.message.len() < 200, "{f:#?}");
+        let f = found(read(ms), ConditionType::EtcdQuorum);
+        assert!(!f.message.contains("linearizable read took"), "{f:#?}");
+    }
+    let f = local(read(45_000.0));
+    let words = ["only after 45.0 s", "(5000 ms)", "Do not restart"];
+    expect(&f, Status::False, Severity::Warn, ReasonCode::EtcdReadFailed, &words);
+    assert_eq!(local(read(4_900.0)).reason, ReasonCode::EtcdMemberAnswers);
+    // Nor does it among all reports.
+    let world = World::of(3).every(|i, e| e.endpoints[i - 1].linearizable_read = known(-5.0));
+    assert!(!world.quorum().message.contains("linearizable read took"), "{:#?}", world.quorum());
+}
+
+#[test]
+fn a_right_that_is_missing_is_no_certificate_that_is_refused() {
+    let f = local(etcd(3).with(|e| e.endpoints[0].status = unknown(UnknownCause::Forbidden)));
+    expect(
+        &f,
+        Status::Unknown,
+        Severity::Warn,
+        ReasonCode::Forbidden,
+        &["refuses (403)", "right behind it is missing"],
+    );
+    assert!(!f.advice.contains("does not take"), "{f:#?}");
+}
+
+#[test]
+fn a_node_that_reaches_nobody_may_be_the_one_that_is_cut_off() {
+    let alone = |cause: UnknownCause, detail: &str| {
+        found(
+            etcd(3).with(|e| {
+                orphan(e, 3);
+                (0..3).for_each(|i| e.endpoints[i].local = i == 2);
+                for n in 1..=2 {
+                    kill(e, n, 60);
+                    e.endpoints[n - 1].status = Fact::unknown(cause.clone(), detail, "test", ago(0));
+                }
+            }),
+            ConditionType::EtcdQuorum,
+        )
+    };
+    for (cause, detail) in [
+        (UnknownCause::TimedOut, "connecting to 10.0.0.1:2379"),
+        (UnknownCause::TimedOut, "connecting timed out"),
+        (UnknownCause::Unreachable, "no route to host"),
+    ] {
+        let f = alone(cause, detail);
+        let words =
+            ["seen from this node alone", "First look from n1, n2", "it is this node that is cut off"];
+        expect(&f, Status::False, Severity::Error, ReasonCode::EtcdQuorumLost, &words);
+    }
+    // Who refuses or hangs is there, and etcd is not.
+    for (cause, detail) in [
+        (UnknownCause::ConnectionRefused, "connection refused"),
+        (UnknownCause::TimedOut, "no answer in 1 s"),
+    ] {
+        let f = alone(cause, detail);
+        assert!(!f.message.contains("alone") && !f.advice.contains("First look"), "{f:#?}");
+    }
+}
+
+#[test]
+fn the_member_of_this_server_may_be_the_minority() {
+    let f = membership(etcd(3).with(|e| status_mut(e, 1).cluster_id = "c2".into()));
+    let words = ["The member of this server (cluster c2) is the minority", "join cluster c1 again"];
+    expect(&f, Status::False, Severity::Error, ReasonCode::EtcdClusterIdMismatch, &words);
+    assert!(!f.advice.contains("https://10.0.0.2:2379"), "{f:#?}");
+    let f = membership(etcd(2).with(|e| status_mut(e, 1).cluster_id = "c2".into()));
+    assert!(f.advice.contains("none is called the minority"), "{f:#?}");
+}
+
+#[test]
+fn machines_of_one_name_are_told() {
+    let mut world = World::of(3);
+    let mut other = world.nodes[1].clone();
+    other.name = "n1".into();
+    world.nodes.push(other);
+    let f = world.quorum();
+    assert!(f.message.contains("several machines report under one name (2 as n1)"), "{f:#?}");
+    // The same file given twice is one machine.
+    let mut twice = World::of(3);
+    twice.nodes.push(twice.nodes[0].clone());
+    assert!(!twice.quorum().message.contains("several machines"), "{:#?}", twice.quorum());
 }

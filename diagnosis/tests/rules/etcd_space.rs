@@ -186,7 +186,7 @@ fn corruption_comes_before_space() {
         Status::False,
         Severity::Error,
         ReasonCode::EtcdCorrupt,
-        &["n2", "Do not clear the alarm"],
+        &["n2", "Do not clear the alarm", "Only after that the other alarm", "removes objects and compacts"],
     );
 }
 
@@ -337,4 +337,13 @@ fn room_by_a_quota_that_nobody_told_is_no_room() {
         sized(QUOTA, QUOTA, QUOTA, "NOSPACE", &[2]).with(|e| e.members = unknown(UnknownCause::TimedOut)),
     );
     assert!(!f.message.contains("of 0"), "{}", f.message);
+}
+
+#[test]
+fn more_in_use_than_there_is_is_no_number() {
+    let told = |in_use| space(sized(100_000_000, in_use, QUOTA, "", &[]));
+    let words = ["100000000 bytes with 2000000000 in use", "etcdctl endpoint status"];
+    expect(&told(2_000_000_000), Status::Unknown, Severity::Warn, ReasonCode::InvalidAnswer, &words);
+    // The two are read one after the other.
+    assert_eq!(told(101_000_000).reason, ReasonCode::EtcdSpaceFree);
 }

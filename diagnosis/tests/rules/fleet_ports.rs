@@ -160,3 +160,33 @@ fn a_silent_node_and_its_member_are_one_cause() {
         ],
     );
 }
+
+#[test]
+fn a_closed_pair_of_followers_is_a_word_on_quorum_too() {
+    let cut = |e: &mut EtcdFacts, to: usize| {
+        let Fact::Known { value, .. } = &mut e.metrics else { panic!("metrics are known") };
+        let peer = || PeerScrape { active: Some(false), ..PeerScrape::default() };
+        value.latest.peers.insert(id(to), peer());
+        value.earlier.as_mut().unwrap().peers.insert(id(to), peer());
+    };
+    let world = World::of(3).every(|i, e| match i {
+        2 => cut(e, 3),
+        3 => cut(e, 2),
+        _ => {}
+    });
+    let words = ["Port 2380 is closed between living voters: n2 and n3", "the real tolerance is 0"];
+    expect(&world.membership(), Status::True, Severity::Warn, ReasonCode::EtcdPartitioned, &words);
+    let words = [
+        "3 healthy",
+        "But port 2380 is closed between n2 and n3: without n1, which leads, nobody could be elected",
+        "do not restart n1 before",
+    ];
+    expect(&world.quorum(), Status::True, Severity::Warn, ReasonCode::EtcdNoTolerance, &words);
+    // Between the leader and a follower it costs no majority.
+    let world = World::of(3).every(|i, e| match i {
+        1 => cut(e, 3),
+        3 => cut(e, 1),
+        _ => {}
+    });
+    assert_eq!(world.quorum().reason, ReasonCode::EtcdQuorumMet);
+}

@@ -25,6 +25,9 @@ const ENOUGH_WRITES: u64 = 20;
 /// So many times the limit for an error is a stall, which is told however rare: 1 s by default, as long as etcd's own
 /// election timeout; peaks of 1 to 7 s below a lifetime p99 of 3.7 ms were reported (etcd-io/etcd#9544).
 const STALL: f64 = 10.0;
+/// etcd's guide wants a p99 of 10 ms for fsync and of 25 ms for a commit of the database (etcd.io, "Frequently Asked
+/// Questions"): the limit of the one gives that of the other.
+const COMMITS: f64 = 2.5;
 
 pub(super) fn judge(etcd: &EtcdFacts, at: Timestamp, now: Timestamp, limits: &Thresholds) -> Finding {
     match &etcd.metrics {
@@ -149,6 +152,10 @@ fn compare(
         verdict.slow(Severity::Warn, &numbers, Some(p99))
     } else if !stalled.is_empty() {
         verdict.stalls(&numbers, p99)
+    } else if let Some(commit) =
+        commit.as_ref().and_then(self::p99).filter(|p| p.seconds * 1000.0 > warn * COMMITS)
+    {
+        verdict.commits(&numbers, commit)
     } else {
         let message = format!("The disk is fast enough: {numbers}.");
         Finding::new(TYPE, Status::True, Severity::Ok, R::EtcdDiskFast, at, message).waits(RAISE, CLEAR)
@@ -227,6 +234,23 @@ impl Verdict<'_> {
                  etcd's data folder{} then: backups, snapshots of the volume, its rebuild or migration, other writers. Do not \
                  restart etcd because of it.",
                 election_timeout(self.etcd).as_millis(),
+                self.place()
+            ),
+        )
+    }
+
+    /// fsync is fine, and the database file is written slowly.
+    fn commits(&self, numbers: &str, p99: Quantile) -> Finding {
+        let limit = self.limits.etcd_fsync_warn_ms * COMMITS;
+        let message = format!(
+            "fsync is fast enough, and commits of the database are slow: {numbers}; limit {limit} ms for commits."
+        );
+        Finding::new(TYPE, Status::True, Severity::Warn, R::EtcdDiskSlow, self.at, message).waits(RAISE, CLEAR).advice(
+            format!(
+                "A commit writes pages all over the database file, so it feels a disk that is slow at scattered writes, other writers, or \
+                 very large transactions before fsync does. Bring the p99 of commits from {p99} below {limit} ms: see what else \
+                 writes to the disk of etcd's data folder{}, and what writes so much to etcd. Do not restart etcd because it is \
+                 slow.",
                 self.place()
             ),
         )

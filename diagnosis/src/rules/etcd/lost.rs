@@ -40,9 +40,16 @@ pub(super) fn advice(tally: &Tally<'_>) -> String {
         n if n == missing => format!("Bring {who} back{even}; {goes_on}."),
         _ => format!("Bring {missing} of {who} back{even}; {goes_on}."),
     };
+    let elsewhere = match tally.may_be_cut_off() {
+        true => format!(
+            "First look from {who} (outrider check --only etcd there): if they serve, it is this node that is cut off, and only the \
+             way to them is to be mended. If not: "
+        ),
+        false => String::new(),
+    };
     let membership = tally.of_membership();
     format!(
-        "{bring}{membership}{rest} A cluster reset is a person's last resort. \
+        "{elsewhere}{bring}{membership}{rest} A cluster reset is a person's last resort. \
          Before it: are the other members stopped? Which is the newest snapshot ({snapshot})? Is the token the same?"
     )
 }

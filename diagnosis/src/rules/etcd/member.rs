@@ -13,7 +13,7 @@ use super::learners::{self, Learner};
 use super::links::{self, Network};
 use super::quorum::Health;
 use super::view::{
-    Silence, cluster_id, display_name, election_timeout, is_down, lacks_leader, member_of, name_of,
+    Silence, cluster_id, display_name, election_timeout, is_down, is_time, lacks_leader, member_of, name_of,
     refused_by_learner, service, silent_for, status_health,
 };
 use crate::finding::Finding;
@@ -165,7 +165,12 @@ fn unasked_advice(cause: &UnknownCause, url: &str, etcd: &EtcdFacts) -> Option<S
             "Compare the certificate that {url} shows with the CA and the names that Outrider expects{with}: CertificatesValid \
              says what is served there. This says nothing of the member itself."
         ),
-        UnknownCause::Unauthenticated | UnknownCause::Forbidden => format!(
+        UnknownCause::Forbidden => format!(
+            "{url} knows who asks and refuses (403): Outrider's client certificate{with} is accepted, and the right behind it is \
+             missing. See which user etcd takes it for and which role that has (etcdctl user list, role list), and whether a proxy \
+             in between refuses. This says nothing of the member itself."
+        ),
+        UnknownCause::Unauthenticated => format!(
             "{url} does not take Outrider's client certificate{with}: see whether it is of this cluster's etcd CA and in date. \
              This says nothing of the member itself."
         ),
@@ -368,6 +373,24 @@ fn read(
             return new(Status::False, Severity::Warn, R::EtcdReadFailed, at, message).advice(format!(
                 "See EtcdQuorum and EtcdDisk of {name}: quorum or a slow disk is the usual cause. Do not restart etcd \
                  because it is slow."
+            ));
+        }
+        Fact::Known { value: ms, .. } if !is_time(*ms) => {
+            let message = format!(
+                "{name} at {url} answers, and its linearizable read is said to have taken {ms:e} ms, which is no time."
+            );
+            return Finding::unknown(TYPE, &UnknownCause::InvalidAnswer, Severity::Warn, at, message);
+        }
+        Fact::Known { value: ms, .. } if *ms > election_timeout(etcd).as_secs_f64() * 1000.0 => {
+            let message = format!(
+                "{name} at {url} answered a linearizable read only after {:.1} s, longer than an election timeout ({} ms): clients \
+                 have given up by then.",
+                ms / 1000.0,
+                election_timeout(etcd).as_millis()
+            );
+            return new(Status::False, Severity::Warn, R::EtcdReadFailed, at, message).advice(format!(
+                "See EtcdDisk of {name} and whether the leader changes again and again: a slow disk or a slow way to the leader is \
+                 the usual cause. Do not restart etcd because it is slow."
             ));
         }
         _ => {}

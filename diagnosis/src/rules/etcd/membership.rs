@@ -143,11 +143,42 @@ pub(super) fn other_cluster(etcd: &EtcdFacts, at: Timestamp) -> Option<Finding> 
         own,
         names(others.iter().map(|(endpoint, id)| format!("{endpoint} (cluster {id})")), NAMED)
     );
+    let finding = Finding::new(TYPE, Status::False, Severity::Error, R::EtcdClusterIdMismatch, at, message);
     let who = names(others.iter().map(|(endpoint, _)| *endpoint), NAMED);
-    Some(
-        Finding::new(TYPE, Status::False, Severity::Error, R::EtcdClusterIdMismatch, at, message)
-            .advice(cluster_id_advice(&who, own)),
-    )
+    Some(finding.advice(match side(etcd, own, &others) {
+        Side::Theirs => cluster_id_advice(&who, own),
+        Side::Ours(id) => {
+            cluster_id_advice(&format!("The member of this server (cluster {own}) is the minority"), id)
+        }
+        Side::Neither => format!(
+            "No cluster has more than half of those that answer, so none is called the minority. {}",
+            cluster_id_advice(&format!("{who} or the member of this server"), own)
+        ),
+    }))
+}
+
+/// Which side is the minority of those that answer.
+enum Side<'a> {
+    Theirs,
+    /// That of this server; the cluster of the others.
+    Ours(&'a str),
+    Neither,
+}
+
+fn side<'a>(etcd: &EtcdFacts, own: &str, others: &[(&'a str, &'a str)]) -> Side<'a> {
+    // Loopback and node address are one member.
+    let mut ours: Vec<&str> =
+        view::ours(etcd).filter_map(|e| e.status.value()).map(|s| s.member_id.as_str()).collect();
+    ours.sort_unstable();
+    ours.dedup();
+    let of = |id: &str| others.iter().filter(|(_, other)| *other == id).count();
+    let all = ours.len() + others.len();
+    let largest = others.iter().map(|(_, id)| *id).max_by_key(|id| (of(id), std::cmp::Reverse(*id)));
+    match largest {
+        Some(id) if of(id) * 2 > all && id != own => Side::Ours(id),
+        _ if ours.len() * 2 > all => Side::Theirs,
+        _ => Side::Neither,
+    }
 }
 
 /// What people do about `who`, who are not of the cluster `id` (D10).

@@ -21,6 +21,7 @@ pub(crate) mod restart;
 pub(crate) mod snapshots;
 mod space;
 mod split;
+mod tally;
 pub(crate) mod urls;
 pub(crate) mod versions;
 pub(crate) mod view;

@@ -1,15 +1,13 @@
-//! `EtcdQuorum`: the arithmetic and the verdict, the same for one node's view and for a whole fleet's
-//! (`facts/etcd.md`, section 1).
+//! `EtcdQuorum`: the verdict over a tally, the same for one node's view and for a whole fleet's.
 
-use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use outrider_protocol::{ConditionType, Member, ReasonCode as R, Severity, Status, Timestamp};
+use outrider_protocol::{ConditionType, ReasonCode as R, Severity, Status, Timestamp};
 
+use super::lost;
 use super::split::Split;
-use super::view::{Seen, display_name};
-use super::{learners, lost};
+pub(super) use super::tally::NAMED;
+pub(crate) use super::tally::{Ghost, Health, Proof, Tally, Voter, label, quorum_of, tolerated};
 use crate::finding::{Finding, within_range};
 use crate::wording::{Count, names};
 
@@ -22,231 +20,8 @@ const CLEAR: Duration = Duration::from_secs(5);
 /// Every health but the best.
 const AWAY: [Health; 3] = [Health::Down, Health::NoLeader, Health::Unknown];
 
-/// Members named in a message.
-pub(super) const NAMED: usize = 7;
-
 pub(crate) const NO_MEMBERS_ADVICE: &str = "An empty answer is no healthy one: ask a member itself (etcdctl member list) with the client certificate of \
      this node.";
-
-/// What is known of one voter, from worst evidence to best.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Health {
-    /// It does not answer.
-    Down,
-    /// It could not be asked, through no fault of its own.
-    Unknown,
-    /// It answers and sees no leader.
-    NoLeader,
-    /// It answers without error.
-    Healthy,
-}
-
-/// One voter.
-#[derive(Clone, Debug)]
-pub(crate) struct Voter<'a> {
-    pub(crate) id: &'a str,
-    /// What it is called in a sentence: its name, with its id where another voter has the same.
-    pub(crate) name: Cow<'a, str>,
-    pub(crate) health: Health,
-    /// Why it is not healthy, to follow its name in a sentence.
-    pub(crate) why: String,
-    /// It answers for another cluster, that of this id.
-    pub(crate) foreign: Option<String>,
-    /// Another member answers at its address.
-    pub(crate) replaced: bool,
-    /// Counted, and nobody is behind it any more; `None` for a living member and where that cannot be told.
-    pub(crate) ghost: Option<Ghost>,
-    /// It was added and has never started: where it is to listen. Nothing of it is there that could come back.
-    pub(crate) unstarted: Option<Cow<'a, str>>,
-}
-
-/// Why a voter is a ghost.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ghost {
-    /// It has no Kubernetes node.
-    WithoutNode,
-    /// Its node was built anew and runs another member now.
-    Rebuilt {
-        /// The node.
-        node: String,
-        /// The living member: name and id, in words.
-        living: String,
-    },
-}
-
-impl<'a> Voter<'a> {
-    pub(crate) fn new(member: &'a Member, seen: Seen, ghost: Option<Ghost>) -> Self {
-        let Seen { health, why, foreign, replaced } = seen;
-        let answers = matches!(health, Health::Healthy | Health::NoLeader);
-        let unstarted = (member.name.is_empty() && !answers).then(|| learners::recorded(member));
-        Self {
-            id: &member.id,
-            name: display_name(member).into(),
-            health,
-            why,
-            foreign,
-            replaced,
-            ghost,
-            unstarted,
-        }
-    }
-}
-
-/// Tells voters of one name apart by their ids: the first eight digits where those differ.
-pub(crate) fn label(voters: &mut [Voter<'_>]) {
-    let mut by_name: HashMap<String, Vec<usize>> = HashMap::new();
-    for (i, v) in voters.iter().enumerate().filter(|(_, v)| v.name != v.id) {
-        by_name.entry(v.name.to_string()).or_default().push(i);
-    }
-    for same in by_name.into_values().filter(|same| same.len() > 1) {
-        let short = |i: usize| voters[i].id.get(..8).unwrap_or(voters[i].id);
-        let differ: HashSet<&str> = same.iter().map(|i| short(*i)).collect();
-        let whole = differ.len() < same.len();
-        let labels: Vec<String> = same
-            .iter()
-            .map(|i| format!("{} (id {})", voters[*i].name, if whole { voters[*i].id } else { short(*i) }))
-            .collect();
-        same.into_iter().zip(labels).for_each(|(i, label)| voters[i].name = label.into());
-    }
-}
-
-/// What linearizable reads show.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Proof {
-    /// One ended after so many milliseconds: a quorum answered it.
-    Read {
-        ms: f64,
-        /// Who got it, and who had lost its own reads before that, in words: the doubt is theirs alone.
-        against: Option<(String, String)>,
-    },
-    /// Every one failed that was tried at a living voter.
-    Failed(String),
-    /// None was tried.
-    None,
-}
-
-impl Voter<'_> {
-    /// It is away and may come back as the member it is: no ghost, not of another cluster, its address not another's, and
-    /// not yet to be started.
-    pub(crate) fn may_return(&self) -> bool {
-        let is_other =
-            self.ghost.is_some() || self.foreign.is_some() || self.replaced || self.unstarted.is_some();
-        self.health != Health::Healthy && !is_other
-    }
-
-    /// It answers, or may do so again without anybody being removed.
-    fn is_in_reach(&self) -> bool {
-        let answers = self.health != Health::Down || self.may_return() || self.unstarted.is_some();
-        self.foreign.is_none() && !self.replaced && answers
-    }
-}
-
-/// The voters of one cluster and what is known of them.
-#[derive(Clone, Debug)]
-pub(crate) struct Tally<'a> {
-    pub(crate) voters: Vec<Voter<'a>>,
-    /// The cluster of the list.
-    pub(crate) cluster_id: &'a str,
-    /// Nodes whose own reports are of other clusters: that one's id, and the node.
-    pub(crate) elsewhere: Vec<(&'a str, &'a str)>,
-    pub(crate) learners: usize,
-    pub(crate) proof: Proof,
-    pub(crate) election_timeout: Duration,
-    /// Since when no linearizable read has been answered, anywhere.
-    pub(crate) no_read_since: Option<Timestamp>,
-    pub(crate) list_may_be_stale: bool,
-    /// Who leads and how many see it so, to follow in the sentence; empty when that is not told.
-    pub(crate) leader: String,
-    /// Who looked, to end the sentence; empty for one node.
-    pub(crate) seen_from: String,
-    /// An alarm is set while which writes are refused, quorum or not.
-    pub(crate) alarmed: bool,
-    /// The newest snapshot known, in words.
-    pub(crate) snapshot: Option<String>,
-}
-
-/// Voters that must be healthy: more than half.
-pub(crate) fn quorum_of(voters: usize) -> usize {
-    voters / 2 + 1
-}
-
-/// Voters that may still fail.
-pub(crate) fn tolerated(voters: usize, healthy: usize) -> usize {
-    healthy.saturating_sub(quorum_of(voters))
-}
-
-impl Tally<'_> {
-    pub(crate) fn count(&self, health: Health) -> usize {
-        self.voters.iter().filter(|v| v.health == health).count()
-    }
-
-    /// "3 voters, quorum 2, 2 healthy, 0 more failures tolerated", with what limits the numbers.
-    pub(crate) fn numbers(&self) -> String {
-        let (voters, healthy) = (self.voters.len(), self.count(Health::Healthy));
-        let least = if self.count(Health::Unknown) > 0 { "at least " } else { "" };
-        let learners = match self.learners {
-            0 => String::new(),
-            n => format!(", {} not counted", Count(n, "learner")),
-        };
-        let stale =
-            if self.list_may_be_stale { ", by the local member's own list, which may be stale" } else { "" };
-        format!(
-            "{}, quorum {}, {healthy} healthy, tolerates {least}{} more{learners}{stale}",
-            Count(voters, "voter"),
-            quorum_of(voters),
-            tolerated(voters, healthy)
-        )
-    }
-
-    fn unhealthy(&self) -> String {
-        let all = self.voters.iter().filter(|v| v.health != Health::Healthy);
-        names(all.map(|v| format!("{} {}", v.name, v.why)), NAMED)
-    }
-
-    pub(super) fn returning(&self, of: &[Health]) -> Vec<&str> {
-        self.voters.iter().filter(|v| v.may_return() && of.contains(&v.health)).map(|v| &*v.name).collect()
-    }
-
-    /// Voters that would answer if all came back that may, and all started that never did.
-    pub(crate) fn in_reach(&self) -> usize {
-        self.voters.iter().filter(|v| v.is_in_reach()).count()
-    }
-
-    /// Whom `EtcdMembership` tells what to do about, to follow a sentence: they do not come back by waiting.
-    pub(super) fn of_membership(&self) -> String {
-        let ghosts = self.voters.iter().filter(|v| v.health != Health::Healthy && v.ghost.is_some());
-        let ghosts = names(ghosts.filter(|v| v.foreign.is_none()).map(|v| &*v.name), NAMED);
-        let mut out = String::new();
-        if let Some(split) = Split::of(self) {
-            out.push_str(&format!(" {} {}", split.words(), split.advice()));
-        }
-        if !ghosts.is_empty() {
-            out.push_str(&format!(" Ghosts: {ghosts}; see EtcdMembership."));
-        }
-        let unstarted: Vec<String> = self
-            .voters
-            .iter()
-            .filter_map(|v| v.unstarted.as_ref().map(|at| format!("{} at {at}", v.name)))
-            .collect();
-        if !unstarted.is_empty() {
-            out.push_str(&format!(
-                " Start etcd where {} to be ({}), or see EtcdMembership.",
-                if unstarted.len() > 1 {
-                    "those that never started are"
-                } else {
-                    "the one that never started is"
-                },
-                names(&unstarted, NAMED)
-            ));
-        }
-        out
-    }
-
-    /// Names of the voters whose health is among `of`.
-    pub(super) fn named(&self, of: &[Health]) -> String {
-        names(self.voters.iter().filter(|v| of.contains(&v.health)).map(|v| &*v.name), NAMED)
-    }
-}
 
 /// The verdict over `tally`, whose facts were read at `at`.
 pub(crate) fn judge(tally: &Tally<'_>, at: Timestamp) -> Finding {
@@ -318,8 +93,8 @@ fn holds(tally: &Tally<'_>, at: Timestamp) -> Finding {
                 format!("Quorum holds, with nothing in reserve: {numbers}{read}{from}."),
             )
             .advice(format!(
-                "1 voter tolerates 0 failures, 3 tolerate 1: add two servers where an outage matters, and keep etcd \
-                 snapshots off {}.",
+                "1 voter tolerates 0 failures, 3 tolerate 1: where an outage matters, and no other server runs a cluster of its own, \
+                 add two servers; keep etcd snapshots off {}.",
                 tally.named(&[Health::Healthy])
             )),
             n if n % 2 == 0 => new(
@@ -410,7 +185,7 @@ fn holds(tally: &Tally<'_>, at: Timestamp) -> Finding {
     } else {
         format!(
             "The next loss stops the cluster: bring {back} back first, and restart, drain or upgrade none of {} until then. \
-             Do not remove {back} or reset the cluster.{}",
+             Do not remove {back} while it may come back as it is, and do not reset the cluster.{}",
             tally.named(&[Health::Healthy]),
             tally.of_membership().replace("see EtcdMembership", "see EtcdMembership after that")
         )
@@ -420,7 +195,11 @@ fn holds(tally: &Tally<'_>, at: Timestamp) -> Finding {
 }
 
 fn lost(tally: &Tally<'_>, at: Timestamp) -> Finding {
-    let message = format!("Quorum is lost: {}; {}{}.", tally.numbers(), tally.unhealthy(), tally.seen_from);
+    let from = match tally.may_be_cut_off() {
+        true => "; seen from this node alone, to which nothing comes back from them",
+        false => tally.seen_from.as_str(),
+    };
+    let message = format!("Quorum is lost: {}; {}{from}.", tally.numbers(), tally.unhealthy());
     certain_later(tally, Finding::new(TYPE, Status::False, Severity::Error, R::EtcdQuorumLost, at, message))
         .advice(lost::advice(tally))
 }

@@ -195,11 +195,13 @@ pub(crate) struct Seen {
     pub(crate) foreign: Option<String>,
     /// Another member answers at its address: it does not come back.
     pub(crate) replaced: bool,
+    /// Nothing came back from it: it may well serve others.
+    pub(crate) unreached: bool,
 }
 
 impl Seen {
     pub(crate) fn new(health: Health, why: impl Into<String>) -> Self {
-        Self { health, why: why.into(), foreign: None, replaced: false }
+        Self { health, why: why.into(), foreign: None, replaced: false, unreached: false }
     }
 }
 
@@ -270,10 +272,9 @@ fn endpoint_health(e: &EndpointFacts, cluster_id: &str, member: &Member, now: Ti
                 Some(Silence::Hangs) => ", though it takes the connection",
                 _ => "",
             };
-            Seen::new(
-                Health::Down,
-                format!("does not answer at {}{since}{hangs}: {cause}, {detail}", e.endpoint),
-            )
+            let why = format!("does not answer at {}{since}{hangs}: {cause}, {detail}", e.endpoint);
+            let unreached = matches!(Silence::of(e), Some(Silence::NoConnection | Silence::Unreachable));
+            Seen { unreached: unreached && !e.local, ..Seen::new(Health::Down, why) }
         }
         Fact::Unknown { cause, detail, .. } => {
             Seen::new(Health::Unknown, format!("could not be asked at {}: {cause}, {detail}", e.endpoint))
@@ -347,7 +348,7 @@ impl Silence {
             Fact::Unknown { cause: UnknownCause::ConnectionRefused, .. } => Self::Refuses,
             // On this machine nothing is dropped on the way: what takes no connection there hangs.
             Fact::Unknown { cause: UnknownCause::TimedOut, detail, .. }
-                if !e.local && detail.starts_with("connecting to") =>
+                if !e.local && detail.starts_with("connecting") =>
             {
                 Self::NoConnection
             }
@@ -396,12 +397,23 @@ pub(crate) fn ours(etcd: &EtcdFacts) -> impl Iterator<Item = &EndpointFacts> {
     etcd.endpoints.iter().filter(move |e| !is_foreign(e, id))
 }
 
+/// How long a linearizable read took that was answered, in milliseconds; `None` where it was not, and where what is told is no
+/// time: it proves nothing then.
+pub(crate) fn read_ms(e: &EndpointFacts) -> Option<f64> {
+    e.linearizable_read.value().copied().filter(|ms| is_time(*ms))
+}
+
+/// A day is longer than any client waits.
+pub(super) fn is_time(ms: f64) -> bool {
+    (0.0..=86_400_000.0).contains(&ms)
+}
+
 /// What the linearizable reads prove: one that ends needs a quorum; failing at members that see a leader hints at none.
 pub(crate) fn proof(etcd: &EtcdFacts) -> Proof {
     let mut failed = None;
     for e in ours(etcd) {
         match &e.linearizable_read {
-            Fact::Known { value, .. } => return Proof::Read { ms: *value, against: None },
+            Fact::Known { value, .. } if is_time(*value) => return Proof::Read { ms: *value, against: None },
             // Learners refuse such reads (D7), a refused credential proves nothing, and a member cut off from the
             // leader fails by itself while the others go on.
             Fact::Unknown { cause, detail, .. }

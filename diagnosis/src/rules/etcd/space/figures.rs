@@ -200,7 +200,9 @@ impl<'a> Space<'a> {
     }
 }
 
-/// A database file is never empty: etcd lays out its first pages when it makes it.
+/// A database file is never empty, for etcd lays out its first pages when it makes it, and no more of it is in use than there
+/// is; the two are read one after the other, so a little more may be said.
 pub(super) fn has_size(status: &EndpointStatus) -> bool {
-    status.db_size_bytes > 0
+    let size = status.db_size_bytes;
+    size > 0 && status.db_in_use_bytes <= size.saturating_add(size / 20)
 }

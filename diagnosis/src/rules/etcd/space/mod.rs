@@ -3,6 +3,7 @@
 //! Alarms are read apart from health: a member with NOSPACE answers health checks and yet the whole cluster refuses
 //! writes. Which cure helps hangs on how much of the file is in use, so each member's numbers are looked at.
 
+mod corrupt;
 mod figures;
 mod no_space;
 mod room;
@@ -16,9 +17,8 @@ use outrider_protocol::{
 };
 
 use super::alarms::{self, Alarmed, CORRUPT, NO_SPACE};
-use super::quorum::Health;
 use super::unanswered;
-use super::view::{member_of, name_of, ours, tally};
+use super::view::{member_of, name_of, ours};
 use crate::finding::Finding;
 use crate::wording::names;
 use figures::{Space, has_size};
@@ -33,12 +33,13 @@ const NAMED: usize = 7;
 fn nonsense(etcd: &EtcdFacts) -> Vec<(&str, String)> {
     let told = ours(etcd).filter_map(|e| Some((e, e.status.value()?)));
     let told = told.filter(|(_, s)| !has_size(s));
-    let words = |e: &EndpointFacts, size: i64| {
+    let words = |e: &EndpointFacts, size: i64, in_use: i64| {
         let name = member_of(e).map_or(e.endpoint.as_str(), |id| name_of(etcd.members.value(), id));
-        format!("{name} told a database size of {size} bytes")
+        let used = if size > 0 { format!(" with {in_use} in use") } else { String::new() };
+        format!("{name} told a database size of {size} bytes{used}")
     };
-    let mut out: Vec<(&str, String)> =
-        told.map(|(e, s)| (e.endpoint.as_str(), words(e, s.db_size_bytes))).collect();
+    let told = told.map(|(e, s)| (e.endpoint.as_str(), words(e, s.db_size_bytes, s.db_in_use_bytes)));
+    let mut out: Vec<(&str, String)> = told.collect();
     out.dedup_by(|a, b| a.1 == b.1);
     out
 }
@@ -62,37 +63,6 @@ pub(super) fn judge(etcd: &EtcdFacts, at: Timestamp, now: Timestamp, limits: &Th
     ))
 }
 
-/// A person replaces one named member where the others are a quorum without it; everywhere else nothing is removed.
-fn corrupt_advice(etcd: &EtcdFacts, corrupt: &Alarmed, at: Timestamp) -> String {
-    let keep = "Do not clear the alarm, do not restart, and remove no member";
-    let copy = "Keep a copy of every member's data folder and the newest etcd snapshot from before the alarm";
-    let Some(list) = etcd.members.value() else {
-        return format!("{keep}: who the members are is not known. {copy}.");
-    };
-    let tally = tally(etcd, list, None, at);
-    let named: Vec<&String> = corrupt.named().collect();
-    let sound =
-        tally.voters.iter().filter(|v| v.health == Health::Healthy && !named.iter().any(|id| *id == v.id));
-    let (sound, quorum) = (sound.count(), tally.voters.len() / 2 + 1);
-    let who = corrupt.who(etcd);
-    match named.len() {
-        0 => format!(
-            "{keep} before it is known which one differs: compare the members (etcdctl endpoint hashkv at one revision) and \
-             look at disk and memory of each for errors. {copy}."
-        ),
-        1 if sound >= quorum => format!(
-            "Do not clear the alarm and do not restart. Take an etcd snapshot from a member other than {who}, look at the disk \
-             and memory of {who} for errors; a person replaces it (removed, data folder empty, joined again) while the {sound} \
-             other healthy voters hold the quorum of {quorum}."
-        ),
-        _ => format!(
-            "{keep}: only {sound} of {} voters are healthy and not named, and a quorum is {quorum}. {copy}; bring missing \
-             members back first. If no member is sound, a person restores a snapshot from before the alarm.",
-            tally.voters.len()
-        ),
-    }
-}
-
 fn judged(etcd: &EtcdFacts, at: Timestamp, now: Timestamp, limits: &Thresholds) -> Finding {
     let (corrupt, no_space) = (Alarmed::of(etcd, CORRUPT), Alarmed::of(etcd, NO_SPACE));
     let alarmed: Vec<&str> = no_space.named().map(String::as_str).collect();
@@ -100,24 +70,10 @@ fn judged(etcd: &EtcdFacts, at: Timestamp, now: Timestamp, limits: &Thresholds) 
     let others = alarms::others(etcd);
 
     if corrupt.is_set() {
-        let also = match no_space.is_set() {
-            true => format!(
-                " A NOSPACE alarm is set too, on {}: writes are refused for the whole cluster.",
-                no_space.who(etcd)
-            ),
-            false => String::new(),
-        };
-        let on = match corrupt.named().count() {
-            0 => ", and which member differs from the others is not known".to_owned(),
-            _ => format!(" on {}: its data differs from that of the others", corrupt.who(etcd)),
-        };
-        let message = format!(
-            "A CORRUPT alarm is set{on}. Writes are refused for the whole cluster while it is set.{also}{}",
-            of_other_kinds(&others)
-        );
-        return Finding::new(TYPE, Status::False, Severity::Error, R::EtcdCorrupt, at, message)
-            .waits(Duration::ZERO, CLEAR)
-            .advice(corrupt_advice(etcd, &corrupt, at));
+        let space = no_space.is_set().then(|| no_space::judge(etcd, &no_space, &spaces, (at, now), limits));
+        let mut finding = corrupt::judge(etcd, &corrupt, space.map(|f| (no_space.who(etcd), f)), (at, now));
+        finding.message.push_str(&of_other_kinds(&others));
+        return finding.waits(Duration::ZERO, CLEAR);
     }
     if no_space.is_set() {
         let finding = no_space::judge(etcd, &no_space, &spaces, (at, now), limits);

@@ -1,0 +1,91 @@
+//! A CORRUPT alarm: whose data differs, whether that member can be replaced, and when the alarm is cleared at last.
+
+use outrider_protocol::{EtcdFacts, ReasonCode as R, Severity, Status, Timestamp};
+
+use super::super::alarms::Alarmed;
+use super::super::quorum::{Health, Voter, quorum_of};
+use super::super::rebuilt::kubernetes_nodes;
+use super::super::view::{distinct, tally};
+use super::{NAMED, TYPE};
+use crate::finding::Finding;
+use crate::wording::{lower, names};
+
+/// `space` is whom a NOSPACE alarm is set on besides, and what is said of it.
+pub(super) fn judge(
+    etcd: &EtcdFacts,
+    corrupt: &Alarmed,
+    space: Option<(String, Finding)>,
+    (at, now): (Timestamp, Timestamp),
+) -> Finding {
+    let members = etcd.members.value().map_or(0, |l| l.members.len());
+    let who = corrupt.who(etcd);
+    let on = match corrupt.named().count() {
+        0 => ", and which member differs from the others is not known".to_owned(),
+        1 if members == 1 => {
+            format!(" on {who}, the only member: its data is not what etcd expects it to be")
+        }
+        1 => format!(" on {who}: its data differs from that of the others"),
+        all if all == members => format!(" on {who}: no member is known whose data is sound"),
+        _ => format!(" on {who}: their data differs from that of the others"),
+    };
+    let also = match &space {
+        Some((who, _)) => {
+            format!(" A NOSPACE alarm is set too, on {who}: writes are refused for the whole cluster.")
+        }
+        None => String::new(),
+    };
+    let message = format!(
+        "A CORRUPT alarm is set{on}. Writes are refused for the whole cluster while it is set.{also}"
+    );
+    let mut cure = advice(etcd, corrupt, now);
+    if let Some((_, space)) = space {
+        cure.push_str(&format!(" Only after that the other alarm: {}", lower(&space.advice)));
+    }
+    Finding::new(TYPE, Status::False, Severity::Error, R::EtcdCorrupt, at, message).advice(cure)
+}
+
+/// A person replaces one named member where the others are a quorum without it; everywhere else nothing is removed.
+fn advice(etcd: &EtcdFacts, corrupt: &Alarmed, now: Timestamp) -> String {
+    let keep = "Do not clear the alarm, do not restart, and remove no member";
+    let copy = "Keep a copy of every member's data folder and the newest etcd snapshot from before the alarm";
+    let last = "The alarm stays set after that and writes stay refused: last, once etcdctl endpoint hashkv shows one hash at one \
+                revision on every member, a person clears it (etcdctl alarm disarm).";
+    let Some(list) = etcd.members.value() else {
+        return format!("{keep}: who the members are is not known. {copy}.");
+    };
+    let (list, _) = distinct(list);
+    let tally = tally(etcd, &list, kubernetes_nodes(etcd), now);
+    let named: Vec<&String> = corrupt.named().collect();
+    let is_sound = |v: &&Voter<'_>| v.health == Health::Healthy && !named.iter().any(|id| *id == v.id);
+    let sound = tally.voters.iter().filter(is_sound).count();
+    let (voters, quorum) = (tally.voters.len(), quorum_of(tally.voters.len()));
+    let who = corrupt.who(etcd);
+    let is_away = |v: &&Voter<'_>| v.may_return() && v.health != Health::NoLeader;
+    let mut first = match names(tally.voters.iter().filter(is_away).map(|v| &*v.name), NAMED) {
+        nobody if nobody.is_empty() => String::new(),
+        away => format!(" Bring {away} back first."),
+    };
+    // To remove a ghost takes nothing away that holds data, and lowers the quorum.
+    if tally.voters.iter().any(|v| v.ghost.is_some() && v.health == Health::Down) {
+        first.push_str(" Of ghosts, which hold no data, EtcdMembership tells.");
+    }
+    match named.len() {
+        0 => format!(
+            "{keep} before it is known which one differs: compare the members (etcdctl endpoint hashkv at one revision) and \
+             look at disk and memory of each for errors. {copy}."
+        ),
+        1 if sound >= quorum => format!(
+            "Do not clear the alarm and do not restart. Take an etcd snapshot from a member other than {who}, look at the disk \
+             and memory of {who} for errors; a person replaces it (removed, data folder empty, joined again) while the {sound} \
+             other healthy voters hold the quorum of {quorum}. {last}"
+        ),
+        _ if voters == 1 => format!(
+            "{keep}: {who} is the only voter. {copy}. If its data cannot be trusted, a person restores a snapshot from before the \
+             alarm."
+        ),
+        _ => format!(
+            "{keep} that holds data: only {sound} of {voters} voters are healthy and not named, and a quorum is {quorum}. {copy}.{first} \
+             If no member is sound, a person restores a snapshot from before the alarm."
+        ),
+    }
+}
