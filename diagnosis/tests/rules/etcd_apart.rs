@@ -278,3 +278,21 @@ fn who_reports_and_could_not_read_is_not_called_away() {
     w.nodes.iter_mut().for_each(|n| n.ready = Status::Unknown);
     assert_eq!(w.quorum().reason, ReasonCode::EtcdViewsStale);
 }
+
+#[test]
+fn what_was_read_of_etcd_hours_ago_says_nothing_of_now() {
+    let read = |seconds: u64| {
+        let mut facts = etcd_node(etcd(3));
+        if let Some(Fact::Known { at, .. }) = &mut facts.checks.etcd {
+            *at = ago(seconds);
+        }
+        outrider_diagnosis::diagnose(&facts).conditions
+    };
+    let of_quorum = |conditions: &[Condition]| {
+        conditions.iter().find(|c| c.condition_type == ConditionType::EtcdQuorum).cloned().unwrap()
+    };
+    assert_eq!(of_quorum(&read(3600)).reason, ReasonCode::EtcdQuorumMet);
+    let old = read(3 * 3600);
+    assert!(old.iter().all(|c| c.status == Status::Unknown), "{old:#?}");
+    assert!(of_quorum(&old).message.contains("what was read last is 3 h old"), "{old:#?}");
+}

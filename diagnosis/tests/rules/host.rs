@@ -190,6 +190,13 @@ fn the_clock_against_the_coordinators() {
         &["1501 ms ahead", "give or take 500 ms", "c.example"],
     );
     expect(&off(-31_000, 500), Status::False, Severity::Error, ReasonCode::ClockSkewed, &["31 s behind"]);
+    expect(
+        &off(3_456_000_000, 500),
+        Status::False,
+        Severity::Error,
+        ReasonCode::ClockSkewed,
+        &["3456000 s, 40 days, ahead of that of c.example"],
+    );
     assert_eq!(off(1_400, 500).reason, ReasonCode::ClockInSync, "within the uncertainty");
     assert_eq!(off(i64::MIN, 0).severity, Severity::Error);
 }

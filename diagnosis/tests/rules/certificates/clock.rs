@@ -109,3 +109,22 @@ fn files_of_the_future_make_the_clock_itself_a_fault() {
     let agrees = known(ClockOffset { offset_ms: 3, uncertainty_ms: 500, peer: "c.example".into() });
     assert_eq!(node(300, agrees, false).reason, R::ClockInSync);
 }
+
+#[test]
+fn an_end_by_a_clock_of_which_nothing_is_known_is_told_with_that() {
+    let with = |clock: Option<Fact<ClockFacts>>| {
+        let checks =
+            CheckFacts { certificates: Some(known(certificates(NEW, -3))), clock, ..CheckFacts::default() };
+        about(&judge(&world::node_facts(checks)), "etcd:2379")
+    };
+    let words = "Before that, compare this clock with another (date -u)";
+    for clock in [None, Some(unknown(UnknownCause::TimedOut))] {
+        let f = with(clock);
+        assert_eq!(f.reason, R::CertificateExpired);
+        assert!(
+            f.advice.ends_with("whether anybody keeps this clock is not known.") && f.advice.contains(words),
+            "{f:#?}"
+        );
+    }
+    assert!(!with(Some(known(world::clock()))).advice.contains(words));
+}

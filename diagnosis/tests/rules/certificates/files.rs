@@ -122,3 +122,23 @@ fn the_hint_for_a_file_speaks_of_the_file() {
     );
     assert!(!finding.advice.contains("above"), "{finding:?}");
 }
+
+#[test]
+fn where_no_file_was_read_nothing_is_known_of_them() {
+    type Kept = fn(&CertificateFile) -> bool;
+    let cases: [(Kept, bool); 3] =
+        [(|_| false, true), (|_| false, false), (|file| file.usage == Use::Authority, true)];
+    for (kept, is_served) in cases {
+        let c = certificates(NEW, 265).with(|c| {
+            c.files.retain(kept);
+            c.served.retain(|_| is_served);
+        });
+        expect(
+            &about(&judged(c), "files"),
+            Status::Unknown,
+            Severity::Warn,
+            R::CertificateUnreadable,
+            &["No certificate file was read below", "ls -lR"],
+        );
+    }
+}

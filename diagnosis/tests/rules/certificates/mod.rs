@@ -206,6 +206,22 @@ fn an_authority_that_has_ended_is_not_cross_signed() {
 }
 
 #[test]
+fn under_an_authority_that_has_ended_no_leaf_is_renewed_to_any_use() {
+    for leaf_days in [-20, -1] {
+        let c = certificates(NEW, leaf_days).with(|c| c.files[0].certificates = known(vec![authority(-10)]));
+        let f = about(&judged(c), "etcd:2379");
+        expect(
+            &f,
+            Status::False,
+            Severity::Error,
+            R::CertificateExpired,
+            &["The authority behind", "No restart renews"],
+        );
+        assert!(!f.advice.contains("A restart of"), "{f:#?}");
+    }
+}
+
+#[test]
 fn dates_at_the_edges_of_the_calendar() {
     let at = |text: &str| {
         let end: Timestamp = text.parse().unwrap();

@@ -172,3 +172,25 @@ fn advice_is_true_for_the_distribution() {
         &["another node"],
     );
 }
+
+#[test]
+fn where_nobody_knows_who_renews_no_restart_is_promised() {
+    for distribution in [Distribution::Configured, Distribution::from("banana")] {
+        for days in [100, 20, -3] {
+            let c = certificates(NEW, days).with(|c| {
+                c.distribution = distribution.clone();
+                c.served[1].file = String::new();
+            });
+            let j = judged(c);
+            for subject in ["etcd:2379", "supervisor:9345", "files"] {
+                let f = about(&j, subject);
+                assert!(
+                    f.advice.contains(&format!("What renews it is not known here ({distribution})"))
+                        && !f.advice.contains("A restart of")
+                        && !f.advice.contains("the service"),
+                    "{f:#?}"
+                );
+            }
+        }
+    }
+}

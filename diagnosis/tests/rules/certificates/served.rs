@@ -38,6 +38,17 @@ fn served_is_not_what_lies_on_disk() {
     });
     let finding = about(&judged(newer), "etcd:2379");
     expect(&finding, Status::True, Severity::Info, R::CertificateLeftOver, &["possibly not used"]);
+    // One that has ended is what the next start may take.
+    let ended = certificates(NEW, -10).with(|c| {
+        c.served[0] = served("etcd", 2379, &format!("{TLS}/etcd/server-client.crt"), vec![leaf("new", 360)]);
+    });
+    expect(
+        &about(&judged(ended), "etcd:2379"),
+        Status::True,
+        Severity::Warn,
+        R::CertificateEnding,
+        &["it may take at its next start, ended 10 days ago", "a leftover and may be moved away"],
+    );
     // A file that cannot be read is told once, under files.
     let broken =
         certificates(NEW, 265).with(|c| c.files[1].certificates = unknown(UnknownCause::InvalidInput));
