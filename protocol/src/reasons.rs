@@ -362,7 +362,7 @@ reason_codes! {
         "No node of one network reaches the balancer, and nodes of others do.";
     PathFaultUnclear = "PathFaultUnclear", Error..=Error, "fd452f9be1cb4c068e0b7d7751080838",
         "Tries at the balancer fail, and too few were made to say whose fault it is.";
-    NotRancher = "NotRancher", Error..=Error, "9b1f2c4158df536f82fe14365913446a",
+    NotRancher = "NotRancher", Warn..=Error, "9b1f2c4158df536f82fe14365913446a",
         "What answers behind the balancer is not Rancher.";
     BackendError = "BackendError", Error..=Error, "54dea7172d9f524db63b52890c1b9d1b",
         "The balancer answers with a server error or not at all.";

@@ -17,7 +17,7 @@ use outrider_protocol::{
 
 use super::Member;
 use crate::finding::{Finding, Judgement};
-use crate::rules::load_balancer::{host_of, is_at_port, is_of_peer, without_gaps};
+use crate::rules::load_balancer::{host_of, is_at_port, is_of_peer, used_ports, without_gaps};
 use crate::wording::{Count, names};
 
 mod whose;
@@ -42,9 +42,13 @@ pub fn paths_of(facts: &LoadBalancerFacts) -> BalancerPaths {
     let facts = &*without_gaps(facts);
     let mut paths: Vec<PathTries> = Vec::new();
     let at = facts.probes.iter().map(|p| p.at).max().unwrap_or(facts.addresses.at());
+    let used = used_ports(facts);
     for probe in &facts.probes {
         let is_way_in = probe.target == ProbeTarget::Balancer;
         if is_way_in && !is_at_port(&probe.peer, facts.port) {
+            continue;
+        }
+        if probe.target == ProbeTarget::Backend && !used.contains(probe.peer.as_str()) {
             continue;
         }
         // A PROXY protocol header is a question to what listens, and most must refuse it.
@@ -253,7 +257,7 @@ impl<'a> Balancer<'a> {
 
     fn take(&mut self, m: &Member<'a>, paths: &'a BalancerPaths) {
         let backends = paths.paths.iter().filter(|p| p.target == ProbeTarget::Backend);
-        self.backends.extend(backends.map(|p| host_of(&p.peer)));
+        self.backends.extend(backends.map(|p| p.peer.as_str()));
         if m.ready != Status::True {
             self.quiet.push(format!("{} (silent)", m.name));
             return;
@@ -269,8 +273,11 @@ impl<'a> Balancer<'a> {
             addresses: m.addresses,
         };
         for tries in &paths.paths {
-            let side = if tries.target == ProbeTarget::Balancer { &mut row.through } else { &mut row.behind };
-            side.entry(host_of(&tries.peer)).or_default().add(tries);
+            // Two backends may be two ports of one host.
+            match tries.target {
+                ProbeTarget::Balancer => row.through.entry(host_of(&tries.peer)).or_default().add(tries),
+                _ => row.behind.entry(&tries.peer).or_default().add(tries),
+            }
         }
         let told = row.all().tries() > 0;
         if !paths.untried.is_empty() || !told {
@@ -284,7 +291,7 @@ impl<'a> Balancer<'a> {
 
     fn mark_targets(&mut self) {
         for row in &mut self.rows {
-            row.is_target = self.backends.iter().any(|backend| row.has_address(backend));
+            row.is_target = self.backends.iter().any(|backend| row.has_address(host_of(backend)));
         }
     }
 

@@ -265,7 +265,7 @@ fn a_backend_that_answers_5xx_is_down_as_one_that_refuses() {
         Status::False,
         Severity::Error,
         ReasonCode::DeadBackendInUse,
-        &["10.0.0.2: 503"],
+        &["10.0.0.2:80: 503"],
     );
 }
 

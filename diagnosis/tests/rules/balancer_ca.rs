@@ -334,3 +334,64 @@ fn a_part_has_no_checksum() {
         );
     }
 }
+
+/// Agents trust what is published as a whole, so a CA that nothing hangs on may end.
+#[test]
+fn an_old_ca_beside_the_one_that_signed() {
+    let judged_with = |published: Vec<CertificateFacts>, issuer: &str| {
+        let mut p = probe(K::Root, Balancer, LB, Some(http(200, "", "")));
+        if let Fact::Known { value, .. } = &mut p.tls {
+            value.chain[0].issuer = issuer.into();
+        }
+        of(balancer(vec![p]).with(|b| {
+            b.ca = Some(known(self::published().with(|ca| ca.certificates = known(published))));
+        }))
+    };
+    let ca = |subject: &str, days: i64| CertificateFacts {
+        subject: subject.into(),
+        sha256: format!("{subject} {days}"),
+        ..world::authority(days)
+    };
+    let reason = ReasonCode::CertificateAuthorityEnding;
+    let f = judged_with(vec![ca("CN=now", 3000), ca("CN=old", -3)], "CN=now");
+    let words = ["CN=old", "An old CA", "Agents work", "another checksum"];
+    expect(&f, Status::True, Severity::Info, reason.clone(), &words);
+    // The same by the name that was renewed.
+    assert_eq!(judged_with(vec![ca("CN=now", 3000), ca("CN=now", -3)], "CN=now").severity, Severity::Info);
+    // Soon is no news of one that nobody needs.
+    assert_eq!(
+        judged_with(vec![ca("CN=now", 3000), ca("CN=old", 3)], "CN=now").reason,
+        ReasonCode::CaTrusted
+    );
+    let f = judged_with(vec![ca("CN=now", 3000), ca("CN=old", -3)], "CN=old");
+    expect(&f, Status::False, Severity::Error, reason.clone(), &["Issue a new CA"]);
+    assert_eq!(judged_with(vec![ca("CN=now", 3)], "CN=now").severity, Severity::Warn);
+    // Nothing tells which of them it is.
+    assert_eq!(judged_with(vec![ca("CN=now", 3000), ca("CN=old", -3)], "CN=?").severity, Severity::Error);
+}
+
+#[test]
+fn a_web_page_that_agents_in_system_store_mode_do_without() {
+    let page = || {
+        published().with(|ca| {
+            ca.body_start = "<html>login".into();
+            ca.certificates = world::absent("no PEM certificate");
+        })
+    };
+    let f = judged(public(page()), "", "system-store");
+    expect(&f, Status::True, Severity::Info, ReasonCode::CaLeftOver, &["a web page", "do without it"]);
+    for f in [judged(public(page()), "", "strict"), judged(page(), "", "system-store")] {
+        expect(&f, Status::False, Severity::Error, ReasonCode::CaCertsNotPem, &["a web page"]);
+    }
+}
+
+#[test]
+fn a_checksum_of_nothing_and_roots_that_are_not_known() {
+    let f = judged(empty(), &empty().sha256, "strict");
+    expect(&f, Status::False, Severity::Error, ReasonCode::CaCertsEmpty, &["that of no bytes at all"]);
+    assert!(!f.message.contains("does not match"), "{f:#?}");
+    for mode in ["", "system-store"] {
+        let f = judged(empty().with(|ca| ca.system_trusts_chain = unknown(UnknownCause::IoError)), "", mode);
+        assert_eq!((f.status, f.severity), (Status::Unknown, Severity::Warn), "{f:#?}");
+    }
+}

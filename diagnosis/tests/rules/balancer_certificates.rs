@@ -87,18 +87,59 @@ fn certificates_name_trust_and_time() {
         ReasonCode::BalancerCertificateWrong,
         &["not valid before", "60 min", "clock"],
     );
-    let f = with_certificate(|t| {
-        let mut issuer = t.chain[0].clone();
-        issuer.not_after = ago(1);
-        t.chain.push(issuer);
-    });
+}
+
+/// One that has ended and is sent along ends nothing where the chain is trusted without it.
+#[test]
+fn an_issuer_that_has_ended_counts_where_the_chain_hangs_on_it() {
+    let ended = |subject: &'static str, trust: &'static str| {
+        with_certificate(|t| {
+            let issuer = t.chain[0].clone();
+            let other = CertificateFacts {
+                subject: subject.into(),
+                issuer: subject.into(),
+                not_after: ago(3 * DAY),
+                sha256: "old".into(),
+                ..issuer.clone()
+            };
+            t.chain[0].issuer = "CN=ca".into();
+            t.chain.push(other);
+            t.trust = known(trust.into());
+        })
+    };
+    use ReasonCode::BalancerCertificateEnding as Ending;
+    let f = ended("CN=ca", "the certificate expired 3 days ago by this clock");
+    expect(&f, Status::False, Severity::Error, Ending, &["An issuer's certificate", "Renew it"]);
+    let f = ended("CN=ca", "");
     expect(
         &f,
-        Status::False,
-        Severity::Error,
-        ReasonCode::BalancerCertificateEnding,
-        &["An issuer's certificate"],
+        Status::True,
+        Severity::Warn,
+        Ending,
+        &["is sent along", "a newer one in its place", "needs no change"],
     );
+    let f = ended("CN=other", "");
+    expect(&f, Status::True, Severity::Info, Ending, &["it issued none of the others", "CN=other"]);
+    // One that issued nothing does not explain why the chain is not trusted.
+    assert_eq!(ended("CN=other", "unknown issuer").reason, ReasonCode::BalancerChainIncomplete);
+}
+
+#[test]
+fn a_certificate_for_clients_is_told_from_an_unknown_authority() {
+    let f = with_certificate(|t| t.trust = known("its extended key usage allows clients only".into()));
+    let words = ["not made for servers", "serverAuth"];
+    expect(&f, Status::False, Severity::Error, ReasonCode::BalancerCertificateWrong, &words);
+}
+
+#[test]
+fn a_handshake_that_fails_by_the_certificate_is_no_plain_http() {
+    let failed = |detail: &str| {
+        let p = probe(K::Connect, Balancer, LB, None)
+            .with(|p| p.tls = Fact::unknown(UnknownCause::TlsFailed, detail, "", world::now()));
+        reachable(balancer(vec![p])).advice
+    };
+    assert!(failed("the certificate has an RSA key of 1024 bits").contains("2048 bits"));
+    assert!(failed("the peer does not speak TLS on this port").contains("plain http on the https port"));
 }
 
 #[test]

@@ -68,7 +68,7 @@ fn what_rancher_takes_itself_for() {
     let to = |location: &str| forwarding(vec![root(http(302, location, ""))]).reason;
     assert_eq!(to("https://rancher.x:80/dashboard/"), ReasonCode::ForwardedAddressWrong);
     assert_eq!(to("https://rancher.x/dashboard/"), ReasonCode::ForwardingWorks);
-    assert_eq!(to("https://login.x/"), ReasonCode::ForwardingWorks);
+    assert_eq!(to("https://login.x/"), ReasonCode::NotRancher);
     // A balancer at another port, whose name is an address.
     let at = |link: &str| {
         let answer = http(200, "", "{").with(|a| a.self_link = link.into());
@@ -123,7 +123,7 @@ fn proxy_protocol_that_the_ingress_expects_and_does_not_get() {
         let ping = probe(K::ProxyPing, Backend, peer, Some(http(200, "", "pong")));
         let f = forwarding(vec![through(), through(), cut(kind.clone(), Backend, peer), ping.clone()]);
         let words = [
-            "1 of 1 backends (10.0.0.1)",
+            "1 of 1 backends (10.0.0.1:",
             "2 of 2 tries",
             "does not send what the ingress expects",
             "send-proxy-v2",
@@ -202,7 +202,8 @@ fn proxy_protocol_that_the_ingress_does_not_expect() {
         good("10.0.0.1:443"),
         cut(K::ProxyPing, Backend, "10.0.0.1:443"),
     ]);
-    assert_eq!(f.reason, ReasonCode::BackendError);
+    let words = ["1 of 1 backends answer by themselves", "see LoadBalancerReachable"];
+    expect(&f, Status::Unknown, Severity::Info, ReasonCode::TlsFailed, &words);
 }
 
 #[test]

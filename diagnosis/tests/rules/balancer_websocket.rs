@@ -211,3 +211,40 @@ fn one_address_of_two_that_loses_it_is_counted() {
     let words = ["1 of 2 tries", "192.0.2.10"];
     expect(&f, Status::False, Severity::Error, ReasonCode::WebSocketUpgradeLost, &words);
 }
+
+/// At an address where nothing passes the WebSocket is not the matter.
+#[test]
+fn an_address_where_plain_requests_fail_as_well() {
+    const OTHER: &str = "192.0.2.11:443";
+    let at = |peer: &str, kind: K, status: u16, body: &str| {
+        probe(kind, Balancer, peer, Some(http(status, "", body)))
+    };
+    let f = web_socket(vec![
+        through(K::WebSocketOrigin, 403, ORIGIN),
+        at(OTHER, K::Root, 502, ""),
+        at(OTHER, K::WebSocketOrigin, 502, ""),
+    ]);
+    expect(&f, Status::True, Severity::Ok, ReasonCode::WebSocketPasses, &["1 of 1 tries"]);
+    let f = web_socket(vec![
+        through(K::WebSocketOrigin, 403, ORIGIN),
+        at(OTHER, K::Root, 200, ""),
+        at(OTHER, K::WebSocketOrigin, 502, ""),
+    ]);
+    expect(
+        &f,
+        Status::False,
+        Severity::Error,
+        ReasonCode::WebSocketFails,
+        &["while plain requests pass", "192.0.2.11"],
+    );
+}
+
+#[test]
+fn a_handshake_that_is_led_to_a_login() {
+    let led = |location: &str| {
+        web_socket(vec![probe(K::WebSocketOrigin, Balancer, LB, Some(http(302, location, "")))])
+    };
+    let f = led("https://login.corp.x/");
+    expect(&f, Status::False, Severity::Error, ReasonCode::WebSocketRedirected, &["Another site or a login"]);
+    assert!(led("https://rancher.x/v3/connect").advice.contains("X-Forwarded-Proto"));
+}

@@ -8,36 +8,36 @@ use crate::expect;
 use crate::registry::{fact, word};
 use crate::world::{self, CLUSTER, Change, FIRST, SECOND, absent, dns_answer, known, server_answer, unknown};
 
-fn judged(dns: DnsFacts, profile: Profile) -> Vec<Finding> {
+pub(crate) fn judged(dns: DnsFacts, profile: Profile) -> Vec<Finding> {
     let checks = CheckFacts { dns: Some(known(dns)), ..CheckFacts::default() };
     judge(&world::node_facts(checks).with(|f| f.node.profile = profile)).findings
 }
 
 #[track_caller]
-fn about(dns: DnsFacts, subject: &str) -> Finding {
+pub(crate) fn about(dns: DnsFacts, subject: &str) -> Finding {
     let found = judged(dns, Profile::Generic);
     found.into_iter().find(|f| f.subject == subject).expect("a finding")
 }
 
 /// The finding about the name, with its facts changed.
 #[track_caller]
-fn name(change: impl FnOnce(&mut NameFacts)) -> Finding {
+pub(crate) fn name(change: impl FnOnce(&mut NameFacts)) -> Finding {
     about(world::dns().with(|d| change(&mut d.names[0])), "rancher.example")
 }
 
 #[track_caller]
-fn servers(change: impl FnOnce(&mut DnsFacts)) -> Finding {
+pub(crate) fn servers(change: impl FnOnce(&mut DnsFacts)) -> Finding {
     about(world::dns().with(change), "servers")
 }
 
 /// Every server says the same.
-fn all_say(name: &mut NameFacts, code: &str, addresses: &[&str]) {
+pub(crate) fn all_say(name: &mut NameFacts, code: &str, addresses: &[&str]) {
     for answer in &mut name.answers {
         *answer = server_answer(&answer.server.clone(), code, addresses);
     }
 }
 
-fn silent(server: &str) -> ServerAnswer {
+pub(crate) fn silent(server: &str) -> ServerAnswer {
     world::no_answer(server, UnknownCause::TimedOut)
 }
 
@@ -116,6 +116,31 @@ fn the_hosts_file_alone_is_an_error_where_pods_are_and_a_warning_elsewhere() {
     expect(&f, Status::True, Severity::Warn, ReasonCode::NameOnlyOnHost, &["/etc/hosts alone"]);
     let f = name(|n| all_say(n, "NXDOMAIN", &[]));
     expect(&f, Status::False, Severity::Error, ReasonCode::NameOnlyOnHost, &["nsswitch.conf"]);
+}
+
+/// Nobody confirms what stands in the file: no server says yes.
+#[test]
+fn the_hosts_file_with_servers_that_fail_or_are_silent() {
+    let by_file = |n: &mut NameFacts| n.hosts_file = vec!["192.0.2.10".into()];
+    for code in ["SERVFAIL", "REFUSED"] {
+        let f = name(|n| {
+            by_file(n);
+            all_say(n, code, &[]);
+        });
+        let words = ["/etc/hosts alone", code, "cannot resolve it now", "Get the named servers to answer"];
+        expect(&f, Status::False, Severity::Error, ReasonCode::NameOnlyOnHost, &words);
+    }
+    let lost = |n: &mut NameFacts| n.answers = vec![silent(FIRST), silent(SECOND)];
+    let f = name(|n| {
+        by_file(n);
+        lost(n);
+    });
+    expect(&f, Status::False, Severity::Error, ReasonCode::NameOnlyOnHost, &["/etc/hosts alone", "(silent)"]);
+    // Without the file something else has it: a cache.
+    let words = ["by something else than the servers asked", "(silent)"];
+    expect(&name(lost), Status::False, Severity::Error, ReasonCode::DnsServerDown, &words);
+    let f = name(|n| all_say(n, "SERVFAIL", &[]));
+    expect(&f, Status::False, Severity::Error, ReasonCode::DnsServerFailing, &["SERVFAIL", "DNSSEC"]);
 }
 
 #[test]
@@ -253,6 +278,15 @@ fn a_cut_answer_that_tcp_does_not_complete() {
     let words = ["too long for UDP", "connection refused", "TCP port 53"];
     expect(&cut(&["192.0.2.10"]), Status::True, Severity::Warn, ReasonCode::DnsAnswerTruncated, &words);
     expect(&cut(&[]), Status::False, Severity::Error, ReasonCode::DnsAnswerTruncated, &words);
+    // Where nobody has it, who gave half an answer was asked all the same.
+    let f = name(|n| {
+        n.hosts_file = vec!["192.0.2.10".into()];
+        all_say(n, "NXDOMAIN", &[]);
+        let answer = dns_answer("NOERROR", &[]);
+        n.answers[0].a = known(answer.with(|a| (a.truncated, a.tcp_failure) = (true, "refused".into())));
+        n.answers[0].aaaa = n.answers[0].a.clone();
+    });
+    assert!(!f.message.contains("was not asked"), "{f:#?}");
 }
 
 #[test]
@@ -286,7 +320,13 @@ fn addresses_without_a_route() {
         })
     };
     let f = with(&["192.0.2.10", "2001:db8::1"], &["2001:db8::1"]);
-    expect(&f, Status::True, Severity::Info, ReasonCode::AddressUnroutable, &["1 of 2 IPv6", "2001:db8::1"]);
+    expect(
+        &f,
+        Status::True,
+        Severity::Info,
+        ReasonCode::AddressUnroutable,
+        &["1 of 2 addresses", "IPv6 2001:db8::1"],
+    );
     let f = with(&["2001:db8::1"], &["2001:db8::1"]);
     expect(&f, Status::False, Severity::Error, ReasonCode::AddressUnroutable, &["no route to any IPv6"]);
 }
@@ -323,108 +363,38 @@ fn a_search_domain_with_a_wildcard_counts_by_who_tries_it_first() {
     assert_eq!(with(&["host"], &["198.51.100.9"], 1).severity, Severity::Info);
     assert_eq!(with(&["host"], &["198.51.100.9"], 3).severity, Severity::Error);
     assert_eq!(with(&["pods"], &["192.0.2.10"], 1).severity, Severity::Info, "the same place");
+    // The servers deny the name itself, and glibc goes on to the domains.
+    let denied = |here: &str, of: &[&str]| {
+        let dns = world::dns().with(|d| {
+            d.appended = vec![appended(of, &["198.51.100.9"])];
+            d.names[0].host = known(HostAnswer { addresses: vec![here.into()], ms: 1 });
+            all_say(&mut d.names[0], "NXDOMAIN", &[]);
+        });
+        about(dns, "rancher.example")
+    };
+    let words = [
+        "does not exist",
+        "connects to 198.51.100.9",
+        "rancher.example.corp.example",
+        "NXDOMAIN",
+        "as pods do",
+    ];
+    let f = denied("198.51.100.9", &["host", "pods"]);
+    expect(&f, Status::False, Severity::Error, reason, &words);
+    assert!(!f.advice.contains("/etc/hosts"), "{f:#?}");
+    assert_eq!(denied("192.0.2.10", &["host"]).reason, ReasonCode::NameOnlyOnHost);
 }
 
 #[test]
-fn names_that_cannot_exist() {
-    let f = servers(|d| d.servers[0].nonsense = known(dns_answer("NOERROR", &["203.0.113.1"])));
-    let words = ["outrider-1.invalid cannot exist", "10.0.0.2 says 203.0.113.1"];
-    expect(&f, Status::True, Severity::Warn, ReasonCode::DnsAnswersEverything, &words);
-    let f = servers(|d| d.nonsense = known(vec!["198.51.100.9".into()]));
-    expect(
-        &f,
-        Status::True,
-        Severity::Warn,
-        ReasonCode::SearchDomainWildcard,
-        &["corp.example", "198.51.100.9"],
-    );
-}
-
-/// The server and its answers are silent.
-fn kill(d: &mut DnsFacts, server: &str) {
-    for s in d.servers.iter_mut().filter(|s| s.address == server) {
-        s.nonsense = unknown(UnknownCause::TimedOut);
-    }
-    for answer in d.names.iter_mut().flat_map(|n| &mut n.answers).filter(|a| a.server == server) {
-        *answer = silent(server);
-    }
-}
-
-#[test]
-fn a_dead_server_costs_by_its_place() {
-    let f = servers(|d| kill(d, FIRST));
-    let words = ["10.0.0.2 does not answer (silent)", "waits 5 s", "1 of 2 do"];
-    expect(&f, Status::True, Severity::Warn, ReasonCode::DnsServerDown, &words);
-    let f = servers(|d| kill(d, SECOND));
-    expect(&f, Status::True, Severity::Warn, ReasonCode::DnsServerDown, &["10.0.0.3", "spare"]);
-    let f = servers(|d| {
-        kill(d, FIRST);
-        kill(d, SECOND);
+fn link_local_addresses_are_of_no_use_in_a_name() {
+    let words = ["1 of 2 addresses", "link-local", "fe80::1"];
+    let f = name(|n| {
+        n.host = known(HostAnswer { addresses: vec!["fe80::1".into(), "192.0.2.10".into()], ms: 1 });
+        for answer in &mut n.answers {
+            answer.aaaa = known(dns_answer("NOERROR", &["fe80::1"]));
+        }
     });
-    expect(
-        &f,
-        Status::False,
-        Severity::Error,
-        ReasonCode::DnsServerDown,
-        &["No DNS server of this node answers"],
-    );
-    // The name itself is well as long as one answers.
-    let f = about(world::dns().with(|d| kill(d, FIRST)), "rancher.example");
-    assert_eq!(f.severity, Severity::Ok);
-}
-
-#[test]
-fn a_silent_cluster_dns_is_an_error_only_where_its_address_is_known() {
-    let f = servers(|d| kill(d, CLUSTER));
-    expect(
-        &f,
-        Status::False,
-        Severity::Error,
-        ReasonCode::DnsServerDown,
-        &["The cluster DNS 10.43.0.10", "CoreDNS"],
-    );
-    let f = servers(|d| {
-        kill(d, CLUSTER);
-        d.servers[2].assumed = true;
-    });
-    expect(&f, Status::True, Severity::Info, ReasonCode::DnsServerDown, &["default"]);
-}
-
-#[test]
-fn what_pods_are_given() {
-    let with = |pods: Fact<ResolvConf>| servers(|d| d.pods = pods);
-    let f = with(known(world::resolv_conf(&["127.0.0.53"])));
-    let words = ["127.0.0.53", "Loop", "/run/systemd/resolve/resolv.conf"];
-    expect(&f, Status::False, Severity::Error, ReasonCode::PodResolverUnfit, &words);
-    let path = "/var/lib/rancher/rke2/agent/etc/resolv.conf".to_owned();
-    let f = with(known(ResolvConf { path, ..world::resolv_conf(&["8.8.8.8"]) }));
-    expect(&f, Status::True, Severity::Warn, ReasonCode::PodResolverUnfit, &["8.8.8.8", "loopback"]);
-    let f = with(known(world::resolv_conf(&[])));
-    expect(&f, Status::False, Severity::Error, ReasonCode::PodResolverUnfit, &["names no server"]);
-    let f = with(absent("/etc/k8s.conf"));
-    expect(
-        &f,
-        Status::False,
-        Severity::Error,
-        ReasonCode::PodResolverUnfit,
-        &["/etc/k8s.conf", "no such file"],
-    );
-    // Somebody's own choice of 8.8.8.8 is nobody's fallback.
-    assert_eq!(with(known(world::resolv_conf(&["8.8.8.8"]))).severity, Severity::Ok);
-}
-
-#[test]
-fn more_than_three_servers_and_lines_without_effect() {
-    let f = servers(|d| {
-        d.resolv_conf = known(world::resolv_conf(&["10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"]))
-    });
-    let words = ["names 4 servers", "10.0.0.5 never is"];
-    expect(&f, Status::True, Severity::Info, ReasonCode::DnsServersIgnored, &words);
-    let f = servers(|d| {
-        let problems = vec!["line 3: \"dns.example\" is no address".into()];
-        d.resolv_conf = known(ResolvConf { problems, ..world::resolv_conf(&["10.0.0.2"]) });
-    });
-    expect(&f, Status::True, Severity::Warn, ReasonCode::DnsServersIgnored, &["line 3"]);
+    expect(&f, Status::True, Severity::Warn, ReasonCode::AddressUnroutable, &words);
 }
 
 #[test]

@@ -4,8 +4,10 @@
 
 mod agent;
 mod balancer;
+mod balancer_backends;
 mod balancer_ca;
 mod balancer_certificates;
+mod balancer_foreign;
 mod balancer_headers;
 mod balancer_idle;
 mod balancer_moved;
@@ -18,6 +20,7 @@ mod clock_service;
 mod cloud_init;
 mod credentials;
 mod dns;
+mod dns_servers;
 mod etcd_apart;
 mod etcd_cure;
 mod etcd_disk;

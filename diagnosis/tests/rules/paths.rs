@@ -160,7 +160,7 @@ fn a_dead_backend_that_is_still_used_fails_from_everywhere() {
         T::False,
         S::Error,
         R::DeadBackendInUse,
-        &["10.0.0.2 (30 of 30", "3 backends", "health check"],
+        &["10.0.0.2:443 (30 of 30", "3 backends", "health check"],
     );
     // The balancer has taken it out.
     let mut out = servers([0, 0, 0], &one_dead);

@@ -36,6 +36,68 @@ fn a_healthy_agent_has_two_rows() {
     expect(&f, Status::True, Severity::Ok, ReasonCode::RancherAgentConnected, &words);
 }
 
+/// What the balancer of the agent's server shows, beside the agent.
+fn beside(change: impl FnOnce(&mut SystemAgent), issuer: &str, trusted: Option<bool>) -> Finding {
+    let mut agent = world::system_agent();
+    change(&mut agent);
+    let mut p = world::probe(ProbeKind::Connect, ProbeTarget::Balancer, "192.0.2.10:443", None);
+    if let Fact::Known { value, .. } = &mut p.tls {
+        value.chain[0].issuer = issuer.into();
+    }
+    let balancer = world::balancer(vec![p]).with(|b| {
+        b.host = "rancher.example".into();
+        b.ca = trusted.map(|trusted| {
+            let why = if trusted { "" } else { "unknown issuer" };
+            known(world::published().with(|ca| ca.system_trusts_chain = known(why.into())))
+        });
+    });
+    let checks = CheckFacts {
+        rancher_agent: Some(known(world::rancher_agent().with(|r| r.agent = known(agent)))),
+        load_balancer: Some(known(vec![balancer])),
+        ..CheckFacts::default()
+    };
+    let found = judge(&world::node_facts(checks)).findings;
+    let is_it =
+        |f: &&Finding| f.condition_type == ConditionType::RancherAgentReady && f.subject == "connection";
+    found.iter().find(is_it).expect("a finding").clone()
+}
+
+/// A process that holds its connection goes on, and the next one does not come up.
+#[test]
+fn an_authority_that_is_pinned_and_no_longer_served() {
+    let (strict, lax) = (|_: &mut SystemAgent| {}, |a: &mut SystemAgent| a.strict_verify = known(false));
+    let unread = |a: &mut SystemAgent| a.strict_verify = unknown(UnknownCause::PermissionDenied);
+    let reason = ReasonCode::RancherAgentCaUnfit;
+    let f = beside(strict, "CN=new root", None);
+    let words = [
+        "pins CN=rke2-server-ca",
+        "leads to CN=new root",
+        "192.0.2.10:443",
+        "restarted for ever",
+        "registration command",
+    ];
+    expect(&f, Status::False, Severity::Error, reason.clone(), &words);
+    let f = beside(lax, "CN=R11", Some(true));
+    expect(&f, Status::True, Severity::Info, reason.clone(), &["the system's store trusts what is served"]);
+    let f = beside(lax, "CN=new root", Some(false));
+    expect(&f, Status::False, Severity::Error, reason.clone(), &["does not trust that either"]);
+    assert_eq!(beside(lax, "CN=new root", None).severity, Severity::Warn);
+    assert_eq!(beside(unread, "CN=new root", Some(true)).severity, Severity::Warn);
+    for right in ["", "https://rancher.example:8443", "https://other.example"] {
+        let issuer = if right.is_empty() { "CN=rke2-server-ca" } else { "CN=new root" };
+        let f = beside(
+            |a| {
+                if !right.is_empty() {
+                    connection(a).server = right.into();
+                }
+            },
+            issuer,
+            None,
+        );
+        assert_eq!(f.reason, ReasonCode::RancherAgentConnected, "{right}: {f:#?}");
+    }
+}
+
 #[test]
 fn not_installed_is_not_applicable_and_unread_is_unknown() {
     let j = judged(absent("rancher-system-agent.service"));

@@ -1,5 +1,7 @@
 //! The addresses of one name: loopback, this node alone, without a route.
 
+use std::collections::BTreeSet;
+
 use outrider_protocol::{Fact, NameFacts, Profile, ReasonCode as R, Severity};
 
 use super::compare::here;
@@ -14,6 +16,7 @@ pub(super) fn candidates(view: &View<'_>, name: &NameFacts, said: &[Said<'_>]) -
     all.extend(loopback(name, said));
     all.extend(this_node(view, name, said));
     all.extend(unroutable(name));
+    all.extend(link_local(name, said));
     all
 }
 
@@ -102,7 +105,7 @@ fn unroutable(name: &NameFacts) -> Option<Candidate> {
         ));
     }
     let message = format!(
-        "This node has no route to {} of {} {family}addresses of {} ({}); programs try them in vain before the others.",
+        "This node has no route to {} of {} addresses of {} ({family}{}); programs try them in vain before the others.",
         dead.len(),
         all.len(),
         name.name,
@@ -111,5 +114,29 @@ fn unroutable(name: &NameFacts) -> Option<Candidate> {
     Some(Candidate::fault(Severity::Info, R::AddressUnroutable, message).after(RAISE).advice(
         "Give the node a route, or take the record out of the name if nobody needs it. The try fails at once here; it hangs \
          where a route leads nowhere.",
+    ))
+}
+
+/// An address that means something on one link only, and there only with the name of an interface (RFC 4291, 2.5.6).
+fn link_local(name: &NameFacts, said: &[Said<'_>]) -> Option<Candidate> {
+    let is_local = |ip: &&String| ip.to_ascii_lowercase().starts_with("fe80:");
+    let told = said.iter().flat_map(|s| if let Word::Yes(all) = &s.word { all.as_slice() } else { &[] });
+    let all: BTreeSet<&String> = here(name).iter().chain(told).collect();
+    let local: Vec<&&String> = all.iter().filter(|ip| is_local(ip)).collect();
+    if local.is_empty() {
+        return None;
+    }
+    let severity = if local.len() == all.len() { Severity::Error } else { Severity::Warn };
+    let message = format!(
+        "{} of {} addresses of {} (for {}) are link-local ({}): programs that have the name alone reach nobody by them.",
+        local.len(),
+        all.len(),
+        name.name,
+        wanted(name),
+        names(local, 4)
+    );
+    Some(Candidate::fault(severity, R::AddressUnroutable, message).after(RAISE).advice(
+        "Take the AAAA record out, or give it a global or unique local (fd00::/8) address of the balancer; look for what \
+         registers addresses by itself (dynamic DNS).",
     ))
 }

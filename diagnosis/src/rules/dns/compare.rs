@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use outrider_protocol::{Fact, NameFacts, ReasonCode as R, Severity};
 
-use super::name::{QUOTED, lines, wanted};
+use super::name::{QUOTED, codes, failing_advice, lines, wanted};
 use super::said::{Said, Word};
-use super::{RAISE, View};
+use super::{RAISE, View, search};
 use crate::candidate::Candidate;
 use crate::wording::names;
 
@@ -19,6 +19,8 @@ pub(super) fn candidates(view: &View<'_>, name: &NameFacts, said: &[Said<'_>]) -
     all.extend(overridden(name, &outside));
     all.extend(denied(view, name, &outside));
     all.extend(split(name, &outside.iter().filter(yes).copied().collect::<Vec<_>>()));
+    // What a search domain makes of it is not the name.
+    let cluster = cluster.filter(|_| search::by_domain(view, name, &outside).is_none());
     all.extend(cluster.and_then(|cluster| pods(name, cluster, &outside)));
     all
 }
@@ -30,33 +32,62 @@ fn addresses<'a>(said: &'a Said<'_>) -> BTreeSet<&'a str> {
     }
 }
 
-/// The host resolves it and every server that answers says no.
+/// The host resolves it and no server does: they deny it, fail or are silent.
 fn only_here(view: &View<'_>, name: &NameFacts, outside: &[&Said<'_>]) -> Option<Candidate> {
     let here = name.host.value().filter(|h| !h.addresses.is_empty())?;
-    let denies = |s: &&&Said<'_>| matches!(s.word, Word::NoName | Word::NoAddress | Word::BrokenAlias);
-    let no: Vec<&Said<'_>> = outside.iter().filter(denies).copied().collect();
-    let knows = outside.iter().any(|s| matches!(s.word, Word::Yes(_)));
-    if no.is_empty() || knows {
+    let asked: Vec<&Said<'_>> = outside.iter().filter(|s| s.word != Word::Untold).copied().collect();
+    if asked.is_empty() || asked.iter().any(|s| matches!(s.word, Word::Yes(_))) {
         return None;
     }
+    let denied = asked.iter().any(|s| matches!(s.word, Word::NoName | Word::NoAddress | Word::BrokenAlias));
+    if name.hosts_file.is_empty() && search::by_domain(view, name, outside).is_some() {
+        return None;
+    }
+    let severity = if view.has_pods() { Severity::Error } else { Severity::Warn };
+    let title = format!(
+        "{} (for {}) resolves to {} on this host",
+        name.name,
+        wanted(name),
+        names(&here.addresses, QUOTED)
+    );
+    if name.hosts_file.is_empty() && !denied {
+        // A cache between glibc and the servers, most likely.
+        let message = format!(
+            "{title} by something else than the servers asked, which do not say so: {}.",
+            lines(asked.iter().copied())
+        );
+        let is_silent = asked.iter().all(|s| matches!(s.word, Word::Silent(_)));
+        let reason = if is_silent { R::DnsServerDown } else { R::DnsServerFailing };
+        return Some(
+            Candidate::fault(severity, reason, message).after(RAISE).advice(match is_silent {
+                true => {
+                    "See whether the servers run and whether port 53 (UDP and TCP) is open from this node."
+                        .to_owned()
+                }
+                false => failing_advice(&codes(&asked)),
+            }),
+        );
+    }
     let by = if name.hosts_file.is_empty() {
-        "by something else than DNS (see `hosts:` in /etc/nsswitch.conf, or a search domain)"
+        "by something else than DNS (see `hosts:` in /etc/nsswitch.conf)"
     } else {
         "by /etc/hosts alone"
     };
-    let severity = if view.has_pods() { Severity::Error } else { Severity::Warn };
-    let pods = if view.has_pods() { " Pods of this node cannot resolve it." } else { "" };
-    let message = format!(
-        "{} (for {}) resolves to {} on this host {by}; {}.{pods}",
-        name.name,
-        wanted(name),
-        names(&here.addresses, QUOTED),
-        lines(no)
-    );
-    Some(Candidate::fault(severity, R::NameOnlyOnHost, message).after(RAISE).advice(
-        "Add the record to the DNS that nodes and pods ask, then take the entry out of /etc/hosts. Where there is no such DNS, \
-         give the pods the entry too (CoreDNS: a `hosts` block, in RKE2 and K3s by their own configuration of CoreDNS).",
-    ))
+    let pods = match (view.has_pods(), denied) {
+        (false, _) => "",
+        (true, true) => " Pods of this node cannot resolve it.",
+        (true, false) => " Pods of this node, which do not have that file, cannot resolve it now.",
+    };
+    let message = format!("{title} {by}; {}.{pods}", lines(asked.iter().copied()));
+    let and = if name.hosts_file.is_empty() { "" } else { ", then take the entry out of /etc/hosts" };
+    let cure = match denied {
+        true => "Add the record to the DNS that nodes and pods ask",
+        false => "Get the named servers to answer, with the record of this name",
+    };
+    Some(Candidate::fault(severity, R::NameOnlyOnHost, message).after(RAISE).advice(format!(
+        "{cure}{and}. Where there is no such DNS, give the pods the entry too (CoreDNS: a `hosts` block, in RKE2 and K3s by \
+         their own configuration of CoreDNS)."
+    )))
 }
 
 /// The hosts file says other than the servers.

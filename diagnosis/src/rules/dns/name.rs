@@ -24,7 +24,7 @@ pub(super) fn candidates(view: &View<'_>, name: &NameFacts) -> Vec<Candidate> {
     all.extend(answers(name, &said));
     all.extend(addresses::candidates(view, name, &said));
     all.extend(compare::candidates(view, name, &said));
-    all.extend(search::candidates(view, name));
+    all.extend(search::candidates(view, name, &said));
     all.push(good(name, &said));
     all
 }
@@ -82,7 +82,7 @@ fn missing(view: &View<'_>, name: &NameFacts, said: &[Said<'_>]) -> Option<Candi
     }
     if has(&|w| matches!(w, Word::Failing(_))) {
         let message = format!("{title} cannot be resolved, for the servers fail: {who}.");
-        return Some(fault(R::DnsServerFailing, message).advice(failing_advice(&outside)));
+        return Some(fault(R::DnsServerFailing, message).advice(failing_advice(&codes(&outside))));
     }
     if has(&|w| matches!(w, Word::Silent(_))) {
         let message = format!("{title} cannot be resolved, for no server answers: {who}.");
@@ -91,8 +91,8 @@ fn missing(view: &View<'_>, name: &NameFacts, said: &[Said<'_>]) -> Option<Candi
              lines if they are the wrong ones.",
         ));
     }
-    // A broken alias speaks for itself; otherwise nobody could be asked.
-    if has(&|w| *w == Word::BrokenAlias) {
+    // A broken alias and a cut answer speak for themselves; otherwise nobody could be asked.
+    if has(&|w| matches!(w, Word::BrokenAlias | Word::Cut)) {
         return None;
     }
     let message = format!("{title} does not resolve on this host ({host}), and no server could be asked.");
@@ -101,8 +101,14 @@ fn missing(view: &View<'_>, name: &NameFacts, said: &[Said<'_>]) -> Option<Candi
     Some(unknown.advice("Look at /etc/resolv.conf: no server in it could be asked."))
 }
 
-pub(super) fn failing_advice(said: &[&Said<'_>]) -> String {
-    let is = |code: &str| said.iter().any(|s| matches!(&s.word, Word::Failing(c) if c == code));
+/// The codes of servers that fail.
+pub(super) fn codes(said: &[&Said<'_>]) -> Vec<String> {
+    let code = |s: &&Said<'_>| if let Word::Failing(code) = &s.word { Some(code.clone()) } else { None };
+    said.iter().filter_map(code).collect()
+}
+
+pub(super) fn failing_advice(codes: &[String]) -> String {
+    let is = |code: &str| codes.iter().any(|c| c == code);
     if is("REFUSED") {
         "REFUSED: the server does not serve this client. Let this node's network ask it (allow-query, allow-recursion, \
          access-control), or give the node another server."
@@ -195,7 +201,7 @@ fn failing(name: &NameFacts, said: &[Said<'_>]) -> Option<Candidate> {
     let severity = if bad.iter().any(|s| s.is_cluster()) { Severity::Error } else { Severity::Warn };
     let message = format!("Of {}, {}.", name.name, lines(bad.iter().copied()));
     let candidate = Candidate::fault(severity, R::DnsServerFailing, message).after(RAISE);
-    Some(candidate.advice(failing_advice(&bad)))
+    Some(candidate.advice(failing_advice(&codes(&bad))))
 }
 
 fn good(name: &NameFacts, said: &[Said<'_>]) -> Candidate {

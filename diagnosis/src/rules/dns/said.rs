@@ -19,6 +19,8 @@ pub(super) enum Word {
     Failing(String),
     /// No answer at all.
     Silent(String),
+    /// Too long for UDP, and over TCP it does not come.
+    Cut,
     /// It was not asked, or not in earnest.
     Untold,
 }
@@ -50,6 +52,7 @@ impl Said<'_> {
             Word::BrokenAlias => format!("{title} gives an alias that leads nowhere"),
             Word::Failing(code) => format!("{title} answers {code}"),
             Word::Silent(why) => format!("{title} does not answer ({why})"),
+            Word::Cut => format!("{title} gives an answer that is too long for UDP, and none over TCP"),
             Word::Untold => format!("{title} was not asked"),
         }
     }
@@ -93,7 +96,7 @@ fn word(answer: &ServerAnswer) -> Word {
         return Word::Failing(failing.code.to_string());
     }
     if known.iter().any(|a| !a.tcp_failure.is_empty()) {
-        return Word::Untold;
+        return Word::Cut;
     }
     if known.len() == 2 {
         return Word::NoAddress;

@@ -1,9 +1,13 @@
 //! Who is asked: servers that are down, that answer everything, that pods must not be given, that are never asked.
 
+use std::collections::BTreeSet;
+
 use outrider_protocol::{
-    DnsServer, DnsServerRole as Role, Fact, ReasonCode as R, ResolvConf, Severity, Status, UnknownCause,
+    DnsAnswer, DnsCode, DnsServer, DnsServerRole as Role, Fact, ReasonCode as R, ResolvConf, Severity,
+    Status, UnknownCause,
 };
 
+use super::name::failing_advice;
 use super::said::{silence, title};
 use super::{RAISE, View};
 use crate::candidate::Candidate;
@@ -17,6 +21,7 @@ pub(super) fn candidates(view: &View<'_>) -> Vec<Candidate> {
     all.extend(unread(view));
     all.extend(pods(view));
     all.extend(down(view));
+    all.extend(failing(view));
     all.extend(everything(view));
     all.extend(ignored(view));
     all.push(good(view));
@@ -39,6 +44,36 @@ fn dead(view: &View<'_>, server: &DnsServer) -> Option<String> {
         return None;
     }
     all.into_iter().find_map(silence)
+}
+
+/// The code by which `server` fails every question that it answers; none when it served one.
+fn fails(view: &View<'_>, server: &DnsServer) -> Option<String> {
+    let answers = view.dns.names.iter().flat_map(|n| &n.answers).filter(|a| a.server == server.address);
+    let asked: Vec<&DnsAnswer> = answers.flat_map(|a| [&a.a, &a.aaaa]).filter_map(Fact::value).collect();
+    let odd = server.nonsense.value();
+    let serves = |a: &&DnsAnswer| matches!(a.code, DnsCode::NoError | DnsCode::NxDomain);
+    if asked.iter().chain(&odd).any(|a| serves(&a)) {
+        return None;
+    }
+    Some(asked.into_iter().chain(odd).next()?.code.to_string())
+}
+
+/// Servers that answer and serve nothing.
+fn failing(view: &View<'_>) -> Option<Candidate> {
+    let outside = || view.dns.servers.iter().filter(|s| s.role != Role::Cluster);
+    let bad: Vec<(&DnsServer, String)> = outside().filter_map(|s| Some((s, fails(view, s)?))).collect();
+    if bad.is_empty() {
+        return None;
+    }
+    let all = outside().count();
+    let severity = if bad.len() == all { Severity::Error } else { Severity::Warn };
+    let message = format!(
+        "{} of {all} DNS servers answer every question with a failure: {}.",
+        bad.len(),
+        names(bad.iter().map(|(s, code)| format!("{} with {code}", title(s))), 5)
+    );
+    let codes: Vec<String> = bad.into_iter().map(|(_, code)| code).collect();
+    Some(Candidate::fault(severity, R::DnsServerFailing, message).after(RAISE).advice(failing_advice(&codes)))
 }
 
 fn down(view: &View<'_>) -> Vec<Candidate> {
@@ -216,6 +251,22 @@ fn ignored(view: &View<'_>) -> Vec<Candidate> {
             all.push(
                 Candidate::fault(Severity::Info, R::DnsServersIgnored, message)
                     .advice("Leave the three best in the list."),
+            );
+        }
+        let repeated: BTreeSet<&String> = (1..conf.nameservers.len())
+            .filter_map(|i| {
+                conf.nameservers.get(i).filter(|one| conf.nameservers.iter().take(i).any(|n| n == *one))
+            })
+            .collect();
+        if !repeated.is_empty() {
+            let message = format!(
+                "{} names {} more than once: that is no second server, and a look-up waits for it twice when it is silent.",
+                conf.path,
+                names(repeated, 3)
+            );
+            all.push(
+                Candidate::fault(Severity::Info, R::DnsServersIgnored, message)
+                    .advice("Name another server in its place, or take the line out."),
             );
         }
         if !conf.problems.is_empty() {

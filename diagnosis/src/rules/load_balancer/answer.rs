@@ -1,12 +1,14 @@
 //! One try in a word.
 
-use outrider_protocol::{Fact, Probe, UnknownCause};
+use outrider_protocol::{Fact, HttpAnswer, Probe, UnknownCause};
 
 /// What became of one try.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Answer<'a> {
-    /// 2xx, or a redirect to somewhere else.
+    /// 2xx, or a redirect to another path of the same host.
     Good,
+    /// A redirect to another host, which Rancher does not make.
+    Away(&'a str),
     /// A redirect to the very thing that was asked for; or, with the number that was followed, redirects without end.
     Loop(&'a str, usize),
     /// 404.
@@ -30,7 +32,7 @@ impl std::fmt::Display for Answer<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Answer::Good => f.write_str("a good answer"),
-            Answer::Loop(location, _) => write!(f, "a redirect to {location}"),
+            Answer::Loop(location, _) | Answer::Away(location) => write!(f, "a redirect to {location}"),
             Answer::NotFound => f.write_str("404"),
             Answer::ServerError(code) | Answer::Refused(code) => write!(f, "{code}"),
             Answer::Silent(cause, _) => write!(f, "no answer ({cause})"),
@@ -57,6 +59,7 @@ pub(super) fn of<'a>(probe: &'a Probe, host: &str) -> Option<Answer<'a>> {
         300..=399 if leads_back(&answer.location, host) => Answer::Loop(&answer.location, 0),
         // Each to another path: a loop all the same, for it never arrives.
         300..=399 if answer.redirects_without_end() => Answer::Loop(&answer.location, answer.followed.len()),
+        300..=399 if let Some(location) = leaves(answer, host) => Answer::Away(location),
         404 => Answer::NotFound,
         400..=499 => Answer::Refused(answer.status),
         500..=599 => Answer::ServerError(answer.status),
@@ -105,6 +108,24 @@ fn leads_back(location: &str, host: &str) -> bool {
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
     host_of(authority).eq_ignore_ascii_case(host_of(host)) && is_root(path)
+}
+
+/// Where the redirect, or the chain that it begins, leaves `host` for another.
+fn leaves<'a>(answer: &'a HttpAnswer, host: &str) -> Option<&'a str> {
+    let last =
+        answer.followed.last().map_or((answer.status, &answer.location), |hop| (hop.status, &hop.location));
+    let is_away =
+        |location: &str| redirect_host(location).is_some_and(|to| !to.eq_ignore_ascii_case(host_of(host)));
+    let (status, location) = last;
+    ((300..400).contains(&status) && is_away(location)).then_some(location)
+}
+
+/// The host that a `Location` names; none where it leads to another path of the same.
+pub(super) fn redirect_host(location: &str) -> Option<&str> {
+    let location = location.trim();
+    let rest = location.split_once("://").map(|(_, rest)| rest).or(location.strip_prefix("//"))?;
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    (!authority.is_empty()).then_some(host_of(authority))
 }
 
 fn is_root(path: &str) -> bool {

@@ -45,8 +45,9 @@ fn handshake(
     let new =
         |status, severity, reason, message: String| Finding::new(TYPE, status, severity, reason, at, message);
 
-    if let Some(ended) = tls.chain.iter().find(|c| c.not_after <= now) {
-        let which = if std::ptr::eq(ended, leaf) { "The certificate" } else { "An issuer's certificate" };
+    let needed = needed(tls, at);
+    if let Some(ended) = needed.iter().find(|c| c.not_after <= now) {
+        let which = if std::ptr::eq(*ended, leaf) { "The certificate" } else { "An issuer's certificate" };
         let message = format!(
             "{which} at {peer} ended {} ago, on {} ({}).",
             Span(now.since(ended.not_after)),
@@ -58,7 +59,7 @@ fn handshake(
                 .advice("Renew it where TLS ends (the balancer in L7, Rancher's ingress in L4). If it looks valid elsewhere, check this clock."),
         );
     }
-    if let Some(early) = tls.chain.iter().find(|c| c.not_before > now) {
+    if let Some(early) = needed.iter().find(|c| c.not_before > now) {
         let message = format!(
             "The certificate at {peer} is not valid before {}, {} from now by this clock ({}).",
             early.not_before,
@@ -90,6 +91,14 @@ fn handshake(
         && !why.is_empty()
         && judged
     {
+        if why.contains(NOT_FOR_SERVERS) {
+            let message =
+                format!("The certificate at {peer} ({}) is not made for servers: {why}.", leaf.subject);
+            return Some(new(Status::False, Severity::Error, R::BalancerCertificateWrong, message).advice(
+                "Issue one with the extended key usage serverAuth (TLS Web Server Authentication), or without that extension, \
+                 and give it to whoever ends TLS.",
+            ));
+        }
         if why.contains("by this clock") {
             let message = format!("By its dates the certificate at {peer} is not trusted: {why}.");
             let clock = "Compare the clocks first (ClockSynchronized): by the coordinator's the certificate is in date, by \
@@ -111,7 +120,57 @@ fn handshake(
             "Let ca in [[load_balancer]] name a PEM file with the certificate of the CA, which Outrider may read.",
         ));
     }
-    ending(leaf, peer, at, now, days)
+    ending(leaf, peer, at, now, days).or_else(|| left_over(tls, peer, at, now))
+}
+
+/// What the agent says of a certificate whose extended key usage leaves servers out.
+const NOT_FOR_SERVERS: &str = "extended key usage";
+
+/// The certificates whose dates count: where the machine trusts the chain, only the leaf's own and what was good at that time;
+/// otherwise those on the way from the leaf to its issuers.
+fn needed(tls: &TlsFacts, at: Timestamp) -> Vec<&CertificateFacts> {
+    let leaf = tls.chain.first();
+    let trusted = tls.trust.value().is_some_and(String::is_empty);
+    let good = |c: &CertificateFacts| c.not_before <= at && at < c.not_after;
+    let path = path(&tls.chain);
+    let counts =
+        |c: &&CertificateFacts| leaf.is_some_and(|leaf| std::ptr::eq(leaf, *c)) || !trusted || good(c);
+    path.into_iter().filter(counts).collect()
+}
+
+/// From the leaf from issuer to issuer as far as they were sent; of two of one name, the one that ends last.
+fn path(chain: &[CertificateFacts]) -> Vec<&CertificateFacts> {
+    let mut path: Vec<&CertificateFacts> = chain.first().into_iter().collect();
+    while let Some(last) = path.last().filter(|c| c.subject != c.issuer) {
+        let issuers =
+            chain.iter().filter(|c| c.subject == last.issuer && path.iter().all(|p| p.sha256 != c.sha256));
+        match issuers.max_by_key(|c| c.not_after) {
+            Some(issuer) => path.push(issuer),
+            None => break,
+        }
+    }
+    path
+}
+
+/// A certificate that has ended is sent along, and nobody needs it.
+fn left_over(tls: &TlsFacts, peer: &str, at: Timestamp, now: Timestamp) -> Option<Finding> {
+    let ended = tls.chain.iter().skip(1).find(|c| c.not_after <= now)?;
+    let issued = path(&tls.chain).iter().any(|c| c.sha256 == ended.sha256);
+    let (severity, why) = match issued {
+        // Old clients go by what is sent and never look for another way (as with AddTrust in 2020).
+        true => (Severity::Warn, "the machine knows a newer one in its place; old clients may not"),
+        false => (Severity::Info, "it issued none of the others"),
+    };
+    let message = format!(
+        "A certificate that ended {} ago ({}) is sent along at {peer}, and the chain is trusted without it: {why}.",
+        Span(now.since(ended.not_after)),
+        ended.subject
+    );
+    let found = Finding::new(TYPE, Status::True, severity, R::BalancerCertificateEnding, at, message);
+    Some(found.advice(
+        "Take it out of the file where TLS ends (the balancer in L7, the ingress in L4), or put the newer one in its place. \
+         The server's own certificate needs no change.",
+    ))
 }
 
 fn ending(

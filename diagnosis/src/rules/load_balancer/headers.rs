@@ -12,7 +12,7 @@ use outrider_protocol::{
 };
 
 use super::answer::{self, Answer, host_of};
-use super::forwarding::View;
+use super::view::View;
 use crate::finding::Finding;
 
 /// The first request of every connection is answered and a later one on the same connection is not (E4).
@@ -145,14 +145,15 @@ impl Part {
     }
 }
 
-/// Which part of an absolute URL is not the one of the balancer. A redirect to another host is somebody's own business; a
-/// link of the API is not.
+/// Which part of an absolute URL is not the one of the balancer. A redirect to another host is somebody's own business
+/// where it does not lead to what Rancher's `/` leads to; a link of the API is not.
 fn differs(written: &str, view: &View<'_>, is_link: bool) -> Option<Part> {
     let (scheme, _) = written.split_once("://")?;
     let authority = authority(written);
     let host = host_of(authority);
     if !host.eq_ignore_ascii_case(host_of(&view.b.host)) {
-        return is_link.then_some(Part::Host);
+        let path = written.split_once(authority).map_or("", |(_, path)| path);
+        return (is_link || path.starts_with("/dashboard")).then_some(Part::Host);
     }
     if is_link && !scheme.eq_ignore_ascii_case("https") {
         return Some(Part::Scheme);

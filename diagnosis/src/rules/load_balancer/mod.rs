@@ -7,9 +7,11 @@
 
 mod answer;
 mod author;
+mod backends;
 mod ca;
 mod certificate;
 mod chain;
+mod foreign;
 mod forwarding;
 mod headers;
 mod idle;
@@ -17,18 +19,20 @@ mod moved;
 mod proxy_protocol;
 mod reachable;
 mod redirects;
+mod view;
 mod websocket;
 
 use std::borrow::Cow;
 
 use outrider_protocol::{
-    BalancerService, Check, LoadBalancerFacts, NodeFacts, NotApplicable, Probe, ProbeTarget, Timestamp,
+    BalancerService, Check, Fact, LoadBalancerFacts, NodeFacts, NotApplicable, Probe, ProbeTarget, Timestamp,
     UnknownCause,
 };
 
 use crate::finding::Judgement;
 
 pub(crate) use answer::{host_of, is_at_port, is_of_peer};
+pub(crate) use view::used_ports;
 
 pub(super) fn judge(out: &mut Judgement, balancers: &[LoadBalancerFacts], facts: &NodeFacts) {
     if balancers.is_empty() {
@@ -49,6 +53,19 @@ pub(super) fn judge(out: &mut Judgement, balancers: &[LoadBalancerFacts], facts:
         out.findings.push(websocket::judge(balancer, at).subject(balancer.name.clone()));
         let now = crate::rules::true_now(facts);
         out.findings.push(ca::judge(balancer, at, now).subject(balancer.name.clone()));
+    }
+}
+
+/// Why nothing could be tried, where the name has no address.
+fn untried(b: &LoadBalancerFacts) -> Option<(UnknownCause, &'static str)> {
+    let why = "the name does not resolve; see LoadBalancerReachable";
+    match &b.addresses {
+        Fact::Absent { .. } => Some((UnknownCause::NameNotResolved, why)),
+        Fact::Known { value, .. } if value.is_empty() => Some((UnknownCause::NameNotResolved, why)),
+        Fact::Unknown { cause, .. } => {
+            Some((cause.clone(), "its addresses could not be looked up; see LoadBalancerReachable"))
+        }
+        _ => None,
     }
 }
 

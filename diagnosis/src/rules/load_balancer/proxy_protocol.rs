@@ -9,7 +9,7 @@ use outrider_protocol::{
 };
 
 use super::answer::host_of;
-use super::forwarding::View;
+use super::view::View;
 use crate::finding::Finding;
 use crate::wording::names;
 
@@ -21,7 +21,8 @@ pub(super) fn answers(probe: &Probe) -> bool {
 }
 
 pub(super) fn judge(view: &View<'_>) -> Option<Finding> {
-    missing(view).or_else(|| unexpected(view))
+    // Its evidence is the stronger: the very words that a backend has for a header.
+    unexpected(view).or_else(|| missing(view))
 }
 
 /// Tries through the balancer: those that work and those that are cut or called bad.
@@ -51,24 +52,26 @@ fn is_cut(probe: &Probe) -> bool {
 /// A side expects the header and does not get it.
 fn missing(view: &View<'_>) -> Option<Finding> {
     let (works, cut) = through(view);
-    if cut.is_empty() || works > 0 {
+    let expecting: Vec<&str> = view
+        .ports()
+        .filter(|(_, port)| port.good == 0 && port.wants_proxy_protocol)
+        .map(|(at, _)| at)
+        .collect();
+    // Where some tries work, some backends do not expect it; where all expect it, it is sent.
+    let some = works > 0 && !expecting.is_empty() && view.ports().any(|(_, port)| port.good > 0);
+    if cut.is_empty() || works > 0 && !some {
         return None;
     }
     let tries = cut.len();
+    let all = works + tries;
     let host = &view.b.host;
-    let expecting: Vec<&str> = view
-        .backends
-        .iter()
-        .filter(|(_, b)| b.good == 0 && b.wants_proxy_protocol)
-        .map(|(at, _)| *at)
-        .collect();
     let advice = "Both sides or none. Let the balancer send it (HAProxy: send-proxy-v2 on the server lines; nginx stream: \
                   proxy_protocol on), or let the ingress not expect it (ingress-nginx: use-proxy-protocol \"false\"; Traefik: \
                   no proxyProtocol; nginx: listen without proxy_protocol).";
     if !expecting.is_empty() {
         let message = format!(
             "Only one side speaks PROXY protocol: {} of {} backends ({}) answer only after a PROXY header, and {host} does not \
-             send one: {tries} of {tries} tries through it are cut or called bad. The balancer does not send what the \
+             send one: {tries} of {all} tries through it are cut or called bad. The balancer does not send what the \
              ingress expects.",
             expecting.len(),
             view.backends.len(),
@@ -81,7 +84,7 @@ fn missing(view: &View<'_>) -> Option<Finding> {
         .probes
         .iter()
         .find(|p| p.kind == K::ProxyPing && p.target == ProbeTarget::Balancer && answers(p))?;
-    let behind = if view.backends.values().any(|b| b.good > 0) {
+    let behind = if view.ports().any(|(_, port)| port.good > 0) {
         "Backends answer without one, so it is the balancer's own front that expects it."
     } else {
         "It is the balancer's own front that expects it, or a backend behind a balancer that passes bytes on."
@@ -103,8 +106,10 @@ fn missing(view: &View<'_>) -> Option<Finding> {
 /// The balancer sends the header and the backend does not expect it.
 fn unexpected(view: &View<'_>) -> Option<Finding> {
     let (works, cut) = through(view);
-    let good: Vec<&str> = view.backends.iter().filter(|(_, b)| b.good > 0).map(|(at, _)| *at).collect();
-    if cut.is_empty() || works > 0 || good.is_empty() {
+    let good: Vec<&str> = view.ports().filter(|(_, port)| port.good > 0).map(|(at, _)| at).collect();
+    // That some tries work proves that it is sent where they come to a backend that answers only so.
+    let is_sent = view.ports().any(|(_, port)| port.good == 0 && port.wants_proxy_protocol);
+    if cut.is_empty() || works > 0 && !is_sent || good.is_empty() {
         return None;
     }
     let straight = || {
@@ -142,13 +147,14 @@ fn unexpected(view: &View<'_>) -> Option<Finding> {
         None => format!("{:?}", short(plaintext(probe))),
     };
     let message = format!(
-        "Only one side speaks PROXY protocol: straight at a backend requests work ({} of {}), through {} the backend answers \
-         {said} in {} of {} tries, and {how}. The balancer sends a header that the ingress does not expect.",
+        "Only one side speaks PROXY protocol: straight at a backend requests work ({} of {}: {}), through {} the backend \
+         answers {said} in {} of {} tries, and {how}. The balancer sends a header that the ingress does not expect.",
         good.len(),
-        view.backends.len(),
+        view.ports().count(),
+        names(&good, NAMED),
         view.b.host,
         cut.len(),
-        cut.len()
+        works + cut.len()
     );
     view.error(
         R::ProxyProtocolUnexpected,

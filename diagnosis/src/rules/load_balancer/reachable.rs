@@ -141,6 +141,12 @@ fn finding(b: &LoadBalancerFacts, at: Timestamp, facts: &NodeFacts) -> Finding {
     }
     if let Some((peer, detail)) = no_tls {
         let message = format!("{peer} accepts connections, but the TLS handshake fails: {detail}.");
+        if detail.contains("certificate") {
+            return new(Status::False, Severity::Error, R::TlsFailed, message).advice(
+                "Issue another certificate (X.509 version 3, an RSA key of 2048 bits or more or an ECDSA one) and give it to \
+                 whoever ends TLS: the balancer in L7, Rancher's ingress in L4.",
+            );
+        }
         return new(Status::False, Severity::Error, R::TlsFailed, message).advice(
             "See what listens there: plain http on the https port, PROXY protocol on one side only, or a TLS version too \
              old for both.",

@@ -4,14 +4,14 @@
 use outrider_protocol::{Fact, ProbeKind as K, ProbeTarget, ReasonCode as R};
 
 use super::answer::Answer;
-use super::forwarding::{NAMED, View, count};
 use super::headers;
+use super::view::{NAMED, View, count, only_at};
 use crate::finding::Finding;
 use crate::wording::names;
 
 /// The loop, and who makes it.
 pub(super) fn judge(view: &View<'_>) -> Option<Finding> {
-    let (location, followed) = view.root.iter().find_map(|a| match a {
+    let (location, followed) = view.root.iter().find_map(|(_, a)| match a {
         Answer::Loop(location, followed) => Some((*location, *followed)),
         _ => None,
     })?;
@@ -20,13 +20,26 @@ pub(super) fn judge(view: &View<'_>) -> Option<Finding> {
         0 => format!("redirects to itself ({location})"),
         n => format!("redirects without end (to {location}, and {n} times more until it was given up)"),
     };
-    let seen = format!("https://{}/ {how} in {looping} of {} tries", view.b.host, view.root.len());
+    let is_loop = |a: &Answer<'_>| matches!(a, Answer::Loop(..));
+    let seen = format!(
+        "https://{}/ {how} in {looping} of {} tries{}",
+        view.b.host,
+        view.root.len(),
+        only_at(&view.root, is_loop)
+    );
     if let Some(first_only) = headers::first_only(view, &seen) {
         return Some(first_only);
     }
     let ignoring: Vec<&str> = loops(&view.with_header);
-    let trusting = view.with_header.iter().filter(|(_, a)| matches!(a, Answer::Good)).count();
-    let plain_loops = loops(&view.without_header).len();
+    // Whatever else it answers: it does not redirect, and does without the header.
+    let redirected = loops(&view.without_header);
+    let trusts = |(peer, a): &&(&str, Answer<'_>)| match a {
+        Answer::Good | Answer::Away(_) => true,
+        Answer::Loop(..) | Answer::Silent(..) => false,
+        _ => redirected.contains(peer),
+    };
+    let trusting = view.with_header.iter().filter(trusts).count();
+    let plain_loops = redirected.len();
 
     // Rancher redirects to https of the same path. Where that is what comes without the header, and what comes with it
     // leads from path to path, the header is honoured and somebody else redirects.
@@ -54,6 +67,16 @@ pub(super) fn judge(view: &View<'_>) -> Option<Finding> {
             view.with_header.len(),
             names(&ignoring, NAMED)
         );
+        // Some ingresses honour it, and yet nothing comes through.
+        if trusting > 0 && plain_loops > 0 && looping == view.root.len() {
+            let message = format!(
+                "{message} That explains some of the tries only: {trusting} of {} honour the header, so the balancer does \
+                 not send it either, or sends this node to the same backend each time.",
+                view.with_header.len()
+            );
+            let advice = format!("{} At the balancer: {SEND_ADVICE}", view.trust_advice());
+            return view.error(R::ForwardedHeaderIgnored, message, advice);
+        }
         return view.error(R::ForwardedHeaderIgnored, message, view.trust_advice());
     }
     if trusting > 0 && plain_loops > 0 {
@@ -63,23 +86,29 @@ pub(super) fn judge(view: &View<'_>) -> Option<Finding> {
              proxies in a row make it.",
             view.with_header.len()
         );
-        return view.error(
-            R::ForwardedHeaderMissing,
-            message,
-            "Let the balancer set X-Forwarded-Proto: https (and X-Forwarded-Port 443, X-Forwarded-For, Host) on every \
-             request of every connection, not only on the first, in place of what a proxy before it wrote.",
-        );
+        return view.error(R::ForwardedHeaderMissing, message, format!("Let the balancer {SEND_ADVICE}"));
     }
+    let tried = !view.backends.is_empty();
     let direct = if trusting > 0 {
         "; straight at a backend it does not, with the header or without: the balancer itself redirects"
+            .to_owned()
+    } else if tried {
+        format!("; no try straight at a backend tells whose fault it is: {}", view.answering())
     } else {
-        "; no try straight at a backend tells whose fault it is"
+        "; no try straight at a backend tells whose fault it is".to_owned()
     };
     view.error(
         R::RedirectLoop,
         format!("{seen}{direct}."),
         if trusting > 0 {
             "Look for a rule at the balancer that redirects https to https."
+        } else if tried && view.ports().any(|(_, port)| port.wants_proxy_protocol) {
+            "The backends take PROXY protocol only, so they are not asked about the header. See both sides: the balancer has to \
+             set X-Forwarded-Proto: https on every request, and the ingress to trust it (ingress-nginx: use-forwarded-headers \
+             \"true\"; Traefik: forwardedHeaders.trustedIPs)."
+        } else if tried {
+            "Let this node reach the plain-http port of the backends (L7), or correct backends and backend_http_port in \
+             [[load_balancer]]: a try with and one without X-Forwarded-Proto tells balancer from ingress."
         } else if matches!(view.b.backends, Some(Fact::NotApplicable { .. })) {
             "Backends are tried from server nodes only: see the same condition there, which tells balancer from ingress."
         } else {
@@ -89,11 +118,14 @@ pub(super) fn judge(view: &View<'_>) -> Option<Finding> {
     )
 }
 
+const SEND_ADVICE: &str = "set X-Forwarded-Proto: https (and X-Forwarded-Port 443, X-Forwarded-For, Host) on every request of \
+                           every connection, not only on the first, in place of what a proxy before it wrote.";
+
 /// The balancer redirects https itself: the header arrives, since what Rancher redirects without it is answered, or
 /// even `/ping` is redirected, which Rancher never does (rancher/dynamiclistener, `HTTPRedirect`). Only where all tries
 /// agree: of two balancers behind one name one may lack the header.
 fn balancer_redirects(view: &View<'_>, seen: &str, trusting: usize) -> Option<Finding> {
-    if trusting == 0 || view.root.iter().any(|a| !matches!(a, Answer::Loop(..))) {
+    if trusting == 0 || view.root.iter().any(|(_, a)| !matches!(a, Answer::Loop(..))) {
         return None;
     }
     let statuses = |kind: K| -> Vec<u16> {

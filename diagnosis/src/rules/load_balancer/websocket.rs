@@ -14,7 +14,7 @@ use outrider_protocol::{
     Severity, Status, Timestamp, UnknownCause,
 };
 
-use super::answer::{self, Answer, host_of};
+use super::answer::{self, Answer, host_of, redirect_host};
 use super::author::{self, Author};
 use super::idle;
 use crate::finding::Finding;
@@ -95,10 +95,18 @@ impl<'a> View<'a> {
             none if none.is_empty() => of(K::WebSocket, target),
             some => some,
         };
+        // At an address where no plain request passes the WebSocket is not the matter.
+        let passes = |peer: &str| {
+            let plain = plain_answers(b).filter(|(at, _)| host_of(at) == peer).map(|(_, answer)| answer);
+            let (failing, others): (Vec<_>, Vec<_>) = plain.partition(Answer::is_failure);
+            failing.is_empty() || !others.is_empty()
+        };
+        let all = best(ProbeTarget::Balancer);
+        let some: Vec<_> = all.iter().filter(|(peer, _)| passes(peer)).cloned().collect();
         Self {
             b,
             at,
-            through: best(ProbeTarget::Balancer),
+            through: if some.is_empty() { all } else { some },
             straight: best(ProbeTarget::Backend),
             http2: of(K::WebSocketHttp2, ProbeTarget::Balancer),
         }
@@ -115,7 +123,10 @@ impl<'a> View<'a> {
 
     fn finding(&self) -> Finding {
         let Some((peer, worst)) = self.worst() else {
-            return self.unknown(&UnknownCause::NotYetRead, "no handshake was tried");
+            let (cause, why) = super::untried(self.b)
+                .filter(|_| self.b.probes.is_empty())
+                .unwrap_or((UnknownCause::NotYetRead, "no handshake was tried"));
+            return self.unknown(&cause, why);
         };
         if self.nothing_passes() {
             return self.unknown(
@@ -170,8 +181,13 @@ impl<'a> View<'a> {
                     if answer.location.is_empty() { "nowhere" } else { &answer.location },
                     self.compared()
                 ),
-                "The request does not reach Rancher as https: see LoadBalancerForwarding for the header, and see that the \
-                 balancer sets X-Forwarded-Proto: https on upgrades too, not only on plain requests.",
+                if redirect_host(&answer.location).is_some_and(|to| !to.eq_ignore_ascii_case(host_of(&self.b.host))) {
+                    "Another site or a login answers: see LoadBalancerForwarding, and let /v3/connect and /v3/connect/register \
+                     pass to Rancher without it."
+                } else {
+                    "The request does not reach Rancher as https: see LoadBalancerForwarding for the header, and see that the \
+                     balancer sets X-Forwarded-Proto: https on upgrades too, not only on plain requests."
+                },
             ),
             Seen::Plain(answer) => {
                 let (author, how) = author::of(answer);
@@ -237,10 +253,7 @@ impl<'a> View<'a> {
     }
 
     fn plain_answers(&self) -> Vec<Answer<'a>> {
-        let plain = self.b.probes.iter().filter(|p| {
-            p.target == ProbeTarget::Balancer && matches!(p.kind, K::Root | K::Ping | K::Healthz)
-        });
-        plain.filter_map(|p| answer::of(p, &self.b.host)).collect()
+        plain_answers(self.b).map(|(_, answer)| answer).collect()
     }
 
     /// Rancher answers /ping to everybody: who refuses that stands in front.
@@ -436,6 +449,15 @@ impl<'a> View<'a> {
              30 minutes (1800 s) for reading and writing."
         )
     }
+}
+
+/// What plain requests through the balancer came to, by peer.
+fn plain_answers(b: &LoadBalancerFacts) -> impl Iterator<Item = (&str, Answer<'_>)> {
+    let plain = b
+        .probes
+        .iter()
+        .filter(|p| p.target == ProbeTarget::Balancer && matches!(p.kind, K::Root | K::Ping | K::Healthz));
+    plain.filter_map(|p| Some((p.peer.as_str(), answer::of(p, &b.host)?)))
 }
 
 /// The product in front, by its own pages and headers.

@@ -2,7 +2,7 @@
 
 use outrider_protocol::{Fact, GuardedFile, ReasonCode as R, Severity, Status};
 
-use super::{RAISE, View};
+use super::{RAISE, View, pinned};
 use crate::candidate::Candidate;
 use crate::wording::{Count, Moment, Span, names};
 
@@ -21,6 +21,7 @@ pub(super) fn candidates(view: &View<'_>) -> Vec<Candidate> {
     }
     all.extend(unconnected(view));
     all.extend(trust(view));
+    all.extend(pinned::candidate(view));
     all.push(good(view));
     all
 }
@@ -104,7 +105,7 @@ fn trust(view: &View<'_>) -> Option<Candidate> {
     let strict = agent.strict_verify.value().copied().unwrap_or(false);
     let server = &connection.server;
     match &connection.authorities {
-        Fact::Known { value, .. } => {
+        Fact::Known { value, .. } if !value.is_empty() => {
             let last = value.iter().max_by_key(|ca| ca.not_after)?;
             let left = last.not_after.since(view.now);
             let ended = last.not_after <= view.now;
@@ -125,11 +126,12 @@ fn trust(view: &View<'_>) -> Option<Candidate> {
                 "The authority that rancher-system-agent pins for {server} ({}) {what}.{then}",
                 last.subject
             );
-            Some(Candidate::fault(severity, R::RancherAgentCaUnfit, message).advice(
-                "Renew Rancher's CA (setting cacerts), and register the nodes again with its new checksum before the old one ends.",
-            ))
+            let when = if ended { "at once" } else { "before the old one ends" };
+            Some(Candidate::fault(severity, R::RancherAgentCaUnfit, message).advice(format!(
+                "Renew Rancher's CA (setting cacerts), and register the nodes again with its new checksum {when}."
+            )))
         }
-        Fact::Absent { .. } if strict => {
+        Fact::Absent { .. } | Fact::Known { .. } if strict => {
             let message = format!(
                 "rancher-system-agent verifies strictly and pins no authority for {server}: it works only while the system's \
                  store trusts the certificate there."
@@ -159,7 +161,7 @@ fn good(view: &View<'_>) -> Candidate {
     let server = agent.connection.value().map(|c| c.server.clone()).filter(|s| !s.is_empty());
     let to = server.map_or("without a connection to Rancher".to_owned(), |server| format!("to {server}"));
     let pinned = match agent.connection.value().map(|c| &c.authorities) {
-        Some(Fact::Known { value, .. }) => {
+        Some(Fact::Known { value, .. }) if !value.is_empty() => {
             format!("pins {}", names(value.iter().map(|ca| ca.subject.as_str()), 2))
         }
         _ => "trusts the system's store".to_owned(),

@@ -5,13 +5,15 @@
 //! #54928), so that nothing there is evidence here. How often plans failed is kept at Rancher, and nothing is claimed of it.
 
 mod connection;
+mod pinned;
 mod plans;
 mod unit;
 
 use std::time::Duration;
 
 use outrider_protocol::{
-    Check, ConditionType, Fact, NodeFacts, NotApplicable, RancherAgentFacts, SystemAgent, Timestamp,
+    Check, ConditionType, Fact, LoadBalancerFacts, NodeFacts, NotApplicable, RancherAgentFacts, SystemAgent,
+    Timestamp,
 };
 
 use crate::candidate::worst;
@@ -38,7 +40,9 @@ pub(super) fn judge(out: &mut Judgement, rancher: &RancherAgentFacts, at: Timest
             return;
         }
     };
-    let view = View { agent, at, now: super::true_now(facts) };
+    let balancers = facts.checks.load_balancer.as_ref().and_then(Fact::value);
+    let view =
+        View { agent, at, now: super::true_now(facts), balancers: balancers.map_or(&[], Vec::as_slice) };
     let mut own = unit::candidates(&view);
     own.extend(plans::candidates(&view));
     out.findings.extend(worst(TYPE, String::new(), at, CLEAR, own));
@@ -50,4 +54,6 @@ struct View<'a> {
     agent: &'a SystemAgent,
     at: Timestamp,
     now: Timestamp,
+    /// What this node's tries at balancers were shown.
+    balancers: &'a [LoadBalancerFacts],
 }
