@@ -106,6 +106,14 @@ impl Sensors for Machine {
                     let settings = &context.settings;
                     let limit =
                         settings.checks.get(&Check::LoadBalancer).map_or(LIMIT, |check| check.timeout);
+                    if let (true, refused @ 1..) =
+                        (settings.load_balancers.is_empty(), settings.load_balancers_refused)
+                    {
+                        let detail = format!("{refused} configured, none usable as written; see ConfigValid");
+                        let cause = UnknownCause::InvalidInput;
+                        let unknown = Fact::unknown(cause, detail, "[[load_balancer]]", cx.now());
+                        return Some(Reading::LoadBalancer(unknown));
+                    }
                     let per_minute = settings.probes_per_minute;
                     let read = balancers.look(&cx, &settings.load_balancers, per_minute, limit);
                     Some(Reading::LoadBalancer(read.await))

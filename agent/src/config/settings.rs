@@ -34,6 +34,8 @@ pub struct Settings {
     pub credentials: CredentialSettings,
     /// `[[load_balancer]]`.
     pub load_balancers: Vec<LoadBalancerSettings>,
+    /// Entries of it that could not be used: what is configured is not tried, which is another thing than nothing.
+    pub load_balancers_refused: usize,
     /// `[topology]`.
     pub topology: TopologySettings,
     /// `[guest_agent]`.
@@ -59,6 +61,7 @@ impl Default for Settings {
             etcd: EtcdSettings::default(),
             credentials: CredentialSettings::default(),
             load_balancers: Vec::new(),
+            load_balancers_refused: 0,
             topology: TopologySettings::default(),
             guest_agent: GuestAgentSettings::default(),
             report: ReportSettings {

@@ -253,6 +253,7 @@ metrics_listen = "localhost"
         "agent.toml:30: report.metrics_listen: is \"localhost\"; expected address and port, such as \"127.0.0.1:9345\"",
     ];
     assert_eq!(found, expected);
+    assert_eq!(load_text(text).settings.load_balancers_refused, 2);
     assert!(
         !found.iter().any(|line| line.contains("secret") || line.contains("pw@")),
         "a secret is repeated"

@@ -26,7 +26,7 @@ pub(super) fn settings(table: &Table, problems: &mut Vec<Problem>, notes: &mut V
     checks(&mut root, &mut settings, notes);
     etcd(&mut root, &mut settings.etcd);
     credentials(&mut root, &mut settings.credentials);
-    settings.load_balancers = load_balancers(&mut root);
+    (settings.load_balancers, settings.load_balancers_refused) = load_balancers(&mut root);
     // A fleet of agents that all try every backend would be a load of its own, and they see no more than the servers do.
     let is_agent = matches!(settings.node.profile, Profile::RancherHaAgent | Profile::K3sAgent);
     settings.load_balancers.iter_mut().for_each(|balancer| balancer.try_backends = !is_agent);
@@ -252,10 +252,13 @@ fn credentials(root: &mut Section, credentials: &mut CredentialSettings) {
     root.absorb(section);
 }
 
-fn load_balancers(root: &mut Section) -> Vec<LoadBalancerSettings> {
+/// Those that can be used, and how many cannot.
+fn load_balancers(root: &mut Section) -> (Vec<LoadBalancerSettings>, usize) {
     let mut names = BTreeSet::new();
     let mut balancers = Vec::new();
+    let mut written = 0;
     for mut section in root.sections("load_balancer") {
+        written += 1;
         if let Some(balancer) = load_balancer(&mut section) {
             if names.insert(balancer.name.clone()) {
                 balancers.push(balancer);
@@ -265,7 +268,8 @@ fn load_balancers(root: &mut Section) -> Vec<LoadBalancerSettings> {
         }
         root.absorb(section);
     }
-    balancers
+    let refused = written - balancers.len();
+    (balancers, refused)
 }
 
 /// One entry; `None` when its URL is missing or bad: half a balancer cannot be judged.

@@ -5,7 +5,8 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use sha2::{Digest, Sha256};
 use x509_parser::prelude::{FromDer, GeneralName, ParsedExtension, X509Certificate};
-use x509_parser::x509::X509Name;
+use x509_parser::public_key::PublicKey;
+use x509_parser::x509::{X509Name, X509Version};
 
 use super::Failure;
 
@@ -94,6 +95,27 @@ pub fn issuer_at(der: &[u8]) -> String {
     match found {
         Some(GeneralName::URI(url)) => printable(url).chars().take(MAX_URL).collect(),
         _ => String::new(),
+    }
+}
+
+/// RSA keys with fewer bits are refused by this program's TLS, and by OpenSSL from security level 2 on.
+const LEAST_RSA_BITS: usize = 2048;
+
+/// Why no handshake can succeed with this certificate at the other end, whoever signed it; none where nothing is seen.
+pub fn unusable(der: &[u8]) -> Option<String> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    if certificate.version() != X509Version::V3 {
+        let version = certificate.version().0.saturating_add(1);
+        return Some(format!(
+            "the certificate is of X.509 version {version}, which has no names of its own; clients take version 3 only"
+        ));
+    }
+    match certificate.public_key().parsed() {
+        Ok(PublicKey::RSA(key)) if key.key_size() < LEAST_RSA_BITS => Some(format!(
+            "the certificate has an RSA key of {} bits, and {LEAST_RSA_BITS} are the least that is taken",
+            key.key_size()
+        )),
+        _ => None,
     }
 }
 
@@ -278,6 +300,38 @@ mod tests {
         assert_eq!(read.sha256, hex(&sha256(certificate.der())));
         assert_eq!(read.signature, "ecdsa-with-SHA256");
         assert!(read.is_ca);
+    }
+
+    /// Made by openssl: rcgen makes neither.
+    const RSA_1024: &[u8] = b"-----BEGIN CERTIFICATE-----\n\
+MIIB/DCCAWWgAwIBAgIUVdxO0qFBip0vvrgsq9E+EJjDX34wDQYJKoZIhvcNAQEL\n\
+BQAwEDEOMAwGA1UEAwwFc2hvcnQwHhcNMjYxMTMwMDQxMDU3WhcNMzYxMTI3MDQx\n\
+MDU3WjAQMQ4wDAYDVQQDDAVzaG9ydDCBnzANBgkqhkiG9w0BAQEFAAOBjQAwgYkC\n\
+gYEA2MM1QdvUfYkhNVNz6De6eYMfJKRNN3xsqhYZbsg6myaH9qZpZB6M4cqyG/P1\n\
+E6FbecQrVtvdSzv4YOXYaw1rOAJGL7x7O651Qpzbiu7tTe0CfCor/sQDx9F0Oq/y\n\
+rUocwR38/SLasUUJ0TXyCjH35vzny52NFA2hVHvxcqAJ2lMCAwEAAaNTMFEwHQYD\n\
+VR0OBBYEFBA+gpimVAp73y03NyrPSW94u7FEMB8GA1UdIwQYMBaAFBA+gpimVAp7\n\
+3y03NyrPSW94u7FEMA8GA1UdEwEB/wQFMAMBAf8wDQYJKoZIhvcNAQELBQADgYEA\n\
+KW1WIxaGSQk29uIizSThrngi70cxWKddCHJllbnr/oWHJ843X2pRvizTtd72MrJg\n\
+rdQ74IHNFklndBC1aXJ4qPCdGGADNZI+Me64M2hmLgxUk2UTUe9S9NlfflSWB8tf\n\
+BNkoj+f4VdQ9FBt3EbrXsK1rkZQvFdZ/i1vByXMy39s=\n\
+-----END CERTIFICATE-----\n";
+    const VERSION_1: &[u8] = b"-----BEGIN CERTIFICATE-----\n\
+MIIBFzCBvQIUMK6NkOSBZIM5zWPJRc8z6oYrl7EwCgYIKoZIzj0EAwIwDjEMMAoG\n\
+A1UEAwwDb25lMB4XDTI2MTEzMDA0MTA1OFoXDTM2MTEyNzA0MTA1OFowDjEMMAoG\n\
+A1UEAwwDb25lMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE2bOb8YwS3ipu2/Bx\n\
+Xpxvan14cOO6Rr20bBhkkWDPmwO0uHjjeb94COW7TzvlhHoLF3MKEpqn5eEmVQC/\n\
+9JZsSTAKBggqhkjOPQQDAgNJADBGAiEAjkQGaF428C6VaJvOkAKnQqg472Z6zFHG\n\
+9tgl9pltp54CIQDWavvfNgSHtjMc++AH9WmyPoghgGPw+PxtEAMJm3oO1g==\n\
+-----END CERTIFICATE-----\n";
+
+    #[test]
+    fn certificates_with_which_no_handshake_succeeds() {
+        let why = |pem: &[u8]| unusable(&certificates(pem).unwrap()[0]);
+        assert!(why(RSA_1024).unwrap().contains("RSA key of 1024 bits"));
+        assert!(why(VERSION_1).unwrap().contains("X.509 version 1"));
+        let good = CertificateParams::new(vec!["a.example".into()]).unwrap();
+        assert_eq!(unusable(good.self_signed(&KeyPair::generate().unwrap()).unwrap().der()), None);
     }
 
     #[test]

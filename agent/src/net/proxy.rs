@@ -257,7 +257,6 @@ pub fn plainly_direct(no_proxy: &str, host: &str) -> bool {
     no_proxy.split([',', ' ', '\t']).any(|entry| {
         let entry = entry.trim().to_ascii_lowercase();
         let name = entry.strip_prefix('.').unwrap_or(&entry);
-        let name = name.strip_suffix('.').unwrap_or(name);
         !name.is_empty() && (host == name || host.strip_suffix(name).is_some_and(|rest| rest.ends_with('.')))
     })
 }
@@ -273,7 +272,8 @@ impl Rule {
             return (prefix <= if network.is_ipv4() { 32 } else { 128 })
                 .then_some(Rule::Network { network, prefix });
         }
-        if let Ok(ip) = entry.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
+        // Go takes an address in brackets with a port only; alone it is a name that nothing has.
+        if let Ok(ip) = entry.parse::<IpAddr>() {
             return Some(Rule::Address { ip: ip.to_canonical(), port: None });
         }
         let (host, port) = match entry.rsplit_once(':') {
@@ -285,8 +285,9 @@ impl Rule {
         }
         let below = host.strip_prefix("*.").or_else(|| host.strip_prefix('.'));
         let name = below.unwrap_or(host);
-        let name = name.strip_suffix('.').unwrap_or(name);
-        let usable = !name.is_empty() && !name.contains(['*', '/', '[', ']', ':', '@']);
+        // Go takes the final dot off the host that is asked for and not off the entry, which then fits nothing.
+        let usable =
+            !name.is_empty() && !name.ends_with('.') && !name.contains(['*', '/', '[', ']', ':', '@']);
         usable.then(|| Rule::Name { name: name.to_owned(), below_only: below.is_some(), port })
     }
 
@@ -348,7 +349,7 @@ mod tests {
             ("fd00::/8", "fe80::1", false),
             ("::/0", "fe80::1", true),
             ("10.0.0.1", "10.0.0.1", true),
-            ("[fd00::1]", "fd00::1", true),
+            ("[fd00::1]:6443", "fd00::1", true),
             ("fd00::1", "fd00::1", true),
             ("10.0.0.1:6443", "10.0.0.1", true),
             ("10.0.0.1:443", "10.0.0.1", false),
@@ -361,8 +362,11 @@ mod tests {
             assert!(bad.is_empty(), "{rules}");
             assert_eq!(no_proxy.matches(host, 6443), direct, "{host} against {rules:?}");
         }
-        let (_, bad) = NoProxy::parse("10.0.0.0/33,a*b,ok,host:port,10.0.0/8,10.0.0.0/+8,a:+1");
-        assert_eq!(bad, ["10.0.0.0/33", "a*b", "host:port", "10.0.0/8", "10.0.0.0/+8", "a:+1"]);
+        let (_, bad) = NoProxy::parse("10.0.0.0/33,a*b,ok,host:port,10.0.0/8,10.0.0.0/+8,a:+1,a.,[::1]");
+        assert_eq!(
+            bad,
+            ["10.0.0.0/33", "a*b", "host:port", "10.0.0/8", "10.0.0.0/+8", "a:+1", "a.", "[::1]"]
+        );
     }
 
     #[test]
@@ -377,7 +381,7 @@ mod tests {
             ("a.example:443", "a.example", false),
             ("10.0.0.0/8", "10.1.2.3", false),
             ("10.1.2.3", "10.1.2.3", true),
-            ("Example.com.", "EXAMPLE.com", true),
+            ("Example.com.", "EXAMPLE.com", false),
             ("", "a", false),
             (",. ,", "a", false),
         ] {

@@ -157,9 +157,9 @@ impl Prober<'_> {
             if let Fact::Known { value, .. } = &mut http {
                 value.location = without_query(&value.location);
             }
-            // What is left of a body that was cut is still to come on this connection.
-            let cut = http.value().is_some_and(|answer| answer.body_bytes >= MAX_BODY as u64);
-            kept = (!cut).then_some(line);
+            // What is left of a body that was cut, or of an answer that was not waited for, is still to come on this connection.
+            let whole = http.value().is_some_and(|answer| answer.body_bytes < MAX_BODY as u64);
+            kept = whole.then_some(line);
             let probe = self.probe(side, ask.kind, opened.tcp, opened.tls, http);
             probes.push(Probe { raw, ..probe });
         }
@@ -253,7 +253,16 @@ impl Prober<'_> {
         let alpn: &[&[u8]] = if manner.http2 { &[b"h2", b"http/1.1"] } else { &[b"http/1.1"] };
         let config = tls::client_config(observer.clone(), None, alpn)?;
         let limit = self.left().unwrap_or_default();
-        let shaken = within(limit, "TLS handshake", tls::handshake(stream, config, &self.url.host)).await?;
+        let shaken = within(limit, "TLS handshake", tls::handshake(stream, config, &self.url.host)).await;
+        let shaken = match shaken {
+            Ok(shaken) => shaken,
+            // TLS tells a signature that it cannot check from a wrong one as little as a name.
+            Err(failure) => {
+                let seen = observer.take().filter(|_| failure.cause == UnknownCause::TlsFailed);
+                let why = seen.and_then(|seen| certificate::unusable(seen.chain.first()?));
+                return Err(why.map_or(failure, |why| Failure::new(UnknownCause::TlsFailed, why)));
+            }
+        };
         let seen = observer.take().ok_or_else(|| {
             Failure::new(UnknownCause::TlsFailed, "the handshake ended without a certificate")
         })?;

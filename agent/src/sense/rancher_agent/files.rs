@@ -47,10 +47,21 @@ pub fn connection_excerpt(all: &BTreeMap<String, Value>) -> BTreeMap<String, Val
     kept
 }
 
-/// Server (without credentials) and authorities of the first cluster of a kubeconfig.
+/// Server (without credentials) and authorities of the cluster that a kubeconfig's current context names. An excerpt has one
+/// cluster and no context.
 fn cluster_of(kubeconfig: &str) -> Option<(String, String)> {
     let all: Value = serde_saphyr::from_str(kubeconfig).ok()?;
-    let cluster = all.pointer("/clusters/0/cluster")?;
+    let named = |list: &str, name: &Value| {
+        let entries = all.get(list)?.as_array()?;
+        entries.iter().find(|entry| entry.get("name") == Some(name))
+    };
+    let cluster =
+        match all.get("current-context").filter(|name| name.as_str().is_some_and(|name| !name.is_empty())) {
+            Some(context) => {
+                named("clusters", named("contexts", context)?.pointer("/context/cluster")?)?.get("cluster")?
+            }
+            None => all.pointer("/clusters/0/cluster")?,
+        };
     let text = |key: &str| cluster.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let server = text("server");
     let server = Url::parse(&server).map(|url| url.to_string()).unwrap_or_else(|_| {
@@ -206,4 +217,28 @@ fn guarded(cx: &SenseContext, path: &Path) -> std::io::Result<GuardedFile> {
         gid: entry.gid,
         modified: Timestamp::from_millis(entry.modified_ms),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cluster_is_that_of_the_current_context() {
+        let clusters = "clusters:\n- name: old\n  cluster: {server: 'https://old.example'}\n\
+                        - name: new\n  cluster: {server: 'https://new.example', certificate-authority-data: QQ==}\n";
+        let contexts =
+            "contexts:\n- name: a\n  context: {cluster: old}\n- name: b\n  context: {cluster: new}\n";
+        let of = |current: &str| cluster_of(&format!("{clusters}{contexts}current-context: {current}\n"));
+        assert_eq!(of("b"), Some(("https://new.example".into(), "QQ==".into())));
+        assert_eq!(of("a"), Some(("https://old.example".into(), String::new())));
+        assert_eq!(of("gone"), None);
+        // An excerpt has one cluster and no context, and says the same again.
+        assert_eq!(cluster_of(clusters).unwrap().0, "https://old.example");
+        let kubeconfig = format!("{clusters}{contexts}current-context: b\n");
+        let whole = BTreeMap::from([("kubeConfig".to_owned(), Value::from(kubeconfig))]);
+        let kept = connection_excerpt(&whole);
+        let text = kept.get("kubeConfig").and_then(Value::as_str).unwrap();
+        assert_eq!(cluster_of(text), of("b"));
+    }
 }
