@@ -12,7 +12,7 @@ use crate::world::{Change, ago, etcd, kill, known, list_mut, orphan, status_mut,
 fn a_list_with_members_without_an_id_is_no_list() {
     for nameless in [vec![2], vec![1, 2, 3]] {
         let e = etcd(3).with(|e| nameless.iter().for_each(|n| list_mut(e).members[n - 1].id.clear()));
-        let words = [format!("{} of its 3 members have no id", nameless.len())];
+        let words = [format!("3 members, {} of them without an id", nameless.len())];
         let words = [words[0].as_str()];
         for of in [ConditionType::EtcdQuorum, ConditionType::EtcdMembership] {
             let f = found(e.clone(), of);

@@ -1,7 +1,7 @@
 //! What to do where quorum is lost: who has to come back, and whether that is enough.
 
 use super::quorum::{Health, NAMED, Tally, quorum_of};
-use crate::wording::names;
+use crate::wording::{lower, names};
 
 /// How a quorum that is lost comes back, and what it needs apart from that.
 pub(super) fn advice(tally: &Tally<'_>) -> String {
@@ -48,6 +48,7 @@ pub(super) fn advice(tally: &Tally<'_>) -> String {
         false => String::new(),
     };
     let membership = tally.of_membership();
+    let bring = if elsewhere.is_empty() { bring } else { lower(&bring) };
     format!(
         "{elsewhere}{bring}{membership}{rest} A cluster reset is a person's last resort. \
          Before it: are the other members stopped? Which is the newest snapshot ({snapshot})? Is the token the same?"

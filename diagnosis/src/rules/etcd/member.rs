@@ -311,7 +311,7 @@ fn down_advice(etcd: &EtcdFacts, endpoint: &EndpointFacts) -> String {
     let how = match Silence::of(endpoint) {
         Some(Silence::Refuses) | None => format!(
             "Nothing listens at {url}: see whether {service} runs and what its log ends with. \"member has been permanently \
-             removed\" there means that its data folder has to be emptied before it joins again."
+             removed\" there means that it can only join anew, with an empty data folder, once the others are seen to serve."
         ),
         Some(Silence::Hangs) => format!(
             "etcd hangs: {url} takes the connection and does not answer in time. Look at the disk (EtcdDisk, dmesg), at processor \

@@ -85,7 +85,7 @@ pub(crate) fn without_bad_list(etcd: &EtcdFacts) -> Option<EtcdFacts> {
         return None;
     }
     let nameless = list.members.iter().filter(|m| m.id.trim().is_empty()).count();
-    let detail = format!("{nameless} of its {} members have no id", list.members.len());
+    let detail = format!("it has {} members, {nameless} of them without an id", list.members.len());
     let members = Fact::unknown(UnknownCause::InvalidAnswer, detail, source.clone(), *at);
     Some(EtcdFacts { members, ..etcd.clone() })
 }
