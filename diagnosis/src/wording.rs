@@ -52,6 +52,21 @@ impl fmt::Display for Span {
     }
 }
 
+/// How far two clocks are apart, in milliseconds, either way: in seconds as soon as these tell it ("3000 ms", "31 s",
+/// "259200 s (3 days)").
+pub(crate) struct Skew(pub(crate) i64);
+
+impl fmt::Display for Skew {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let apart = Duration::from_millis(self.0.unsigned_abs());
+        match apart.as_secs() {
+            ..10 => write!(f, "{} ms", apart.as_millis()),
+            s @ ..120 => write!(f, "{s} s"),
+            s => write!(f, "{s} s ({})", Span(apart)),
+        }
+    }
+}
+
 /// An instant to the minute ("2026-11-29 18:05 UTC"): unlike an age it reads the same at the next look.
 pub(crate) struct Moment(pub(crate) Timestamp);
 

@@ -5,17 +5,19 @@
 //! All use the ring provider, passed explicitly; nothing process-wide is installed.
 
 use std::fmt;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use outrider_protocol::UnknownCause;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{
-    Resumption, WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor, verify_server_name,
+    ResolvesClientCert, Resumption, WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor,
+    verify_server_name,
 };
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
+use rustls::sign::CertifiedKey;
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error as TlsError, OtherError, RootCertStore,
     SignatureScheme,
@@ -126,12 +128,54 @@ pub async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
     let name = ServerName::try_from(host.to_owned()).map_err(|_| {
         Failure::new(UnknownCause::InvalidInput, format!("{host:?} is no name or address for TLS"))
     })?;
-    tokio_rustls::TlsConnector::from(config).connect(name, stream).await.map_err(|error| match error.kind() {
+    let wanted =
+        Arc::new(Wanted { identity: config.client_auth_cert_resolver.clone(), shown: OnceLock::new() });
+    let config = ClientConfig { client_auth_cert_resolver: wanted.clone(), ..ClientConfig::clone(&config) };
+    let shaken = tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, stream).await;
+    shaken.map_err(|error| match error.kind() {
         std::io::ErrorKind::UnexpectedEof => {
             Failure::new(UnknownCause::TlsFailed, "the peer closed the connection during the TLS handshake")
         }
-        _ => Failure::from(error),
+        _ => wanted.refusal(&error).unwrap_or_else(|| Failure::from(error)),
     })
+}
+
+/// Whether the server asked for a client certificate in one handshake, and was shown one. Up to TLS 1.2 a server that
+/// gets none, or not the one it wants, ends the handshake with whatever alert it likes: OpenSSL with the one that also means
+/// that the two sides have no algorithm in common. What tells them apart is that this server had asked.
+#[derive(Debug)]
+struct Wanted {
+    identity: Arc<dyn ResolvesClientCert>,
+    shown: OnceLock<bool>,
+}
+
+impl Wanted {
+    /// What an alert means that came after the server had asked.
+    fn refusal(&self, error: &std::io::Error) -> Option<Failure> {
+        use rustls::AlertDescription as A;
+        let shown = *self.shown.get()?;
+        let Some(TlsError::AlertReceived(alert)) = error.get_ref()?.downcast_ref() else { return None };
+        if !shown {
+            let detail = format!("the peer wants a client certificate, and none was shown ({alert:?})");
+            return Some(Failure::new(UnknownCause::Unauthenticated, detail));
+        }
+        (*alert == A::HandshakeFailure).then(|| {
+            let detail = format!("the peer refused our client certificate ({alert:?})");
+            Failure::new(UnknownCause::Unauthenticated, detail)
+        })
+    }
+}
+
+impl ResolvesClientCert for Wanted {
+    fn resolve(&self, hints: &[&[u8]], schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        let identity = self.identity.resolve(hints, schemes);
+        self.shown.get_or_init(|| identity.is_some());
+        identity
+    }
+
+    fn has_certs(&self) -> bool {
+        self.identity.has_certs()
+    }
 }
 
 /// The methods of a verifier that know nothing of trust: signatures count as they do for everybody.

@@ -217,3 +217,78 @@ fn a_leaf_that_is_itself_a_root_is_trusted_while_its_dates_fit() {
     let future = self_signed((2998, 2999));
     assert!(verdict(&future, &future).unwrap_err().detail.contains("valid only in"));
 }
+
+/// Up to TLS 1.2, and as OpenSSL does it: `alert` in the clear, in answer to the flight with the client's certificate or to
+/// that with its hello.
+async fn refused_by_alert(
+    ca: &Authority,
+    client: Arc<rustls::ClientConfig>,
+    asks: bool,
+    alert: rustls::AlertDescription,
+) -> Failure {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let (leaf, key) = ca.leaf("r.example", NOW);
+    let config = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS12])
+        .unwrap();
+    let roots = roots_of(&[ca.der()]).unwrap();
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider()).build().unwrap();
+    let config =
+        config.with_client_cert_verifier(verifier).with_single_cert(vec![leaf, ca.der()], key).unwrap();
+    let (near, mut far) = tokio::io::duplex(16 * 1024);
+    let peer = tokio::spawn(async move {
+        let mut server = rustls::ServerConnection::new(Arc::new(config)).unwrap();
+        let mut flight = [0; 16 * 1024];
+        let n = far.read(&mut flight).await.unwrap();
+        if asks {
+            server.read_tls(&mut &flight[..n]).unwrap();
+            server.process_new_packets().unwrap();
+            let mut answer = Vec::new();
+            while server.wants_write() {
+                server.write_tls(&mut answer).unwrap();
+            }
+            far.write_all(&answer).await.unwrap();
+            let _ = far.read(&mut flight).await.unwrap();
+        }
+        far.write_all(&[21, 3, 3, 0, 2, 2, u8::from(alert)]).await.unwrap();
+        let _ = far.read(&mut flight).await;
+    });
+    let failure = handshake(near, client, "r.example").await.err().unwrap();
+    peer.await.unwrap();
+    failure
+}
+
+#[tokio::test]
+async fn an_alert_after_a_certificate_was_asked_for_is_about_that_certificate() {
+    use rustls::AlertDescription as A;
+    let ca = Authority::new("a");
+    let client =
+        |identity| client_config(trusting(roots_of(&[ca.der()]).unwrap()).unwrap(), identity, &[]).unwrap();
+    let (leaf, key) = ca.leaf("n1", NOW);
+    let identity = Identity::from_der(vec![leaf], key);
+    for (identity, asks, alert, cause, words) in [
+        (None, true, A::HandshakeFailure, UnknownCause::Unauthenticated, "none was shown (HandshakeFailure)"),
+        // Go says so of none at all.
+        (None, true, A::BadCertificate, UnknownCause::Unauthenticated, "none was shown (BadCertificate)"),
+        (
+            Some(&identity),
+            true,
+            A::HandshakeFailure,
+            UnknownCause::Unauthenticated,
+            "refused our client certificate (HandshakeFailure)",
+        ),
+        (Some(&identity), true, A::InternalError, UnknownCause::TlsFailed, "ended the TLS handshake"),
+        (
+            None,
+            false,
+            A::HandshakeFailure,
+            UnknownCause::TlsFailed,
+            "ended the TLS handshake (HandshakeFailure)",
+        ),
+        (Some(&identity), false, A::HandshakeFailure, UnknownCause::TlsFailed, "ended the TLS handshake"),
+    ] {
+        let failure = refused_by_alert(&ca, client(identity), asks, alert).await;
+        assert_eq!(failure.cause, cause, "{failure}");
+        assert!(failure.detail.contains(words), "{failure}");
+    }
+}

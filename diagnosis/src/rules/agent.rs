@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use outrider_protocol::{
-    AGENT_CERTIFICATE, AgentFacts, ConditionType, NodeFacts, ReasonCode as R, Severity, Status, Timestamp,
-    UnknownCause,
+    AGENT_CERTIFICATE, AgentFacts, ConditionType, Fact, NodeFacts, ReasonCode as R, Severity, Status,
+    Timestamp, UnknownCause,
 };
 
 use crate::finding::{Finding, Judgement};
@@ -170,10 +170,17 @@ fn reports_delivered(agent: &AgentFacts, at: Timestamp, now: Timestamp) -> Findi
     new(Status::True, Severity::Ok, R::ReportsFlow, message)
 }
 
+/// The time by the coordinator's clock where that is known, else by this machine's. Who gave the agent's own certificate says
+/// whether it is good, rightly or wrongly.
+fn coordinators_now(facts: &NodeFacts) -> Timestamp {
+    let clock = facts.checks.clock.as_ref().and_then(Fact::value);
+    let ahead_ms = clock.and_then(|clock| clock.coordinator.value()).map_or(0, |offset| offset.offset_ms);
+    Timestamp::from_millis(facts.now.as_millis().saturating_sub(ahead_ms))
+}
+
 fn certificate(agent: &AgentFacts, at: Timestamp, facts: &NodeFacts) -> Option<Finding> {
     let not_after = agent.certificate_not_after?;
-    // The coordinator gave it, so its clock says whether it is good.
-    let now = super::true_now(facts);
+    let now = coordinators_now(facts);
     let left = not_after.since(now);
     let ended = not_after <= now;
     // Certificates may live for a day or an hour; a coordinator that restarts must not sound their end.

@@ -3,6 +3,8 @@
 
 mod peers;
 mod service;
+mod standing;
+mod trust;
 
 use std::time::Duration;
 
@@ -12,9 +14,11 @@ use outrider_protocol::{
 };
 
 use self::peers::Whose;
-use super::{certificates, unread};
+use self::standing::Standing;
+pub(super) use self::trust::{Doubt, Trust, Validity};
+use super::unread;
 use crate::finding::Finding;
-use crate::wording::{Moment, Span, names};
+use crate::wording::{Moment, Skew, Span, names};
 
 const TYPE: ConditionType = ConditionType::ClockSynchronized;
 const RAISE: Duration = Duration::from_secs(60);
@@ -23,29 +27,31 @@ const CLEAR: Duration = Duration::from_secs(60);
 /// A clock is given this long after boot to find its servers.
 const BOOT_GRACE_SECONDS: u64 = 300;
 
+const REPAIR: &str = "Repair this machine's time service (chronyc tracking, timedatectl); judge no end by this clock until then.";
+
 pub(super) fn judge(clock: &ClockFacts, at: Timestamp, facts: &NodeFacts) -> Finding {
     let limits = &facts.thresholds;
     let keeper = service::keeper(clock);
-    let offset = clock.coordinator.value();
-    let others = peers::of(facts);
-    if let Some(offset) = offset {
-        // No truer than its uncertainty: what may be the network is not held against the clock.
-        let certain = offset.offset_ms.saturating_abs().saturating_sub(offset.uncertainty_ms.max(0));
-        if certain > limits.clock_warn_ms {
-            let whose = peers::whose(offset, &others, limits.clock_warn_ms);
-            if let Whose::Coordinators(agree) = &whose {
-                let message = format!(
-                    "This clock is {}, and {agree} agree with this one: it is the coordinator's that is wrong; {keeper}.",
-                    Offset(offset)
-                );
-                return peer_wrong(at, message);
-            }
-            let severity = if certain > limits.clock_error_ms { Severity::Error } else { Severity::Warn };
+    let skewed = |severity, message: String, advice: String| {
+        Finding::new(TYPE, Status::False, severity, ReasonCode::ClockSkewed, at, message)
+            .waits(RAISE, CLEAR)
+            .advice(advice)
+    };
+    let by_size = |ms: i64| if ms > limits.clock_error_ms { Severity::Error } else { Severity::Warn };
+    match Standing::of(facts) {
+        Standing::CoordinatorWrong { offset, agree } => {
+            let message = format!(
+                "This clock is {}, and {agree} agree with this one: it is the coordinator's that is wrong; {keeper}.",
+                Offset(offset)
+            );
+            peer_wrong(at, message)
+        }
+        Standing::Differs { offset, certain_ms, whose } => {
             let who = match &whose {
                 Whose::Ours(agree) => {
                     format!("; {agree} agree with that one, so it is this clock that is wrong")
                 }
-                _ if others.is_empty() => String::new(),
+                _ if peers::of(facts).is_empty() => String::new(),
                 _ => "; other clocks do not tell which of the two is wrong".to_owned(),
             };
             let message = format!(
@@ -54,71 +60,82 @@ pub(super) fn judge(clock: &ClockFacts, at: Timestamp, facts: &NodeFacts) -> Fin
                 limits.clock_warn_ms,
                 limits.clock_error_ms
             );
-            return Finding::new(TYPE, Status::False, severity, ReasonCode::ClockSkewed, at, message)
-                .waits(RAISE, CLEAR)
-                .advice(
-                    "Find out which of the two clocks is wrong (chronyc tracking, timedatectl) and repair its time \
-                     service. Certificates look expired or not yet valid until then; do not judge tokens by this clock.",
-                );
+            let advice = match whose {
+                Whose::Ours(_) => REPAIR,
+                _ => {
+                    "Find out which of the two clocks is wrong (chronyc tracking, timedatectl) and repair its time service. \
+                     Certificates look expired or not yet valid until then; do not judge tokens by this clock."
+                }
+            };
+            skewed(by_size(certain_ms), message, advice.to_owned())
         }
-    }
-
-    let own = service::source(clock);
-    if let (None, Some(off)) =
-        (offset, own.and_then(|own| service::off_by_own_word(own, limits.clock_warn_ms)))
-    {
-        let severity =
-            if off.abs() > limits.clock_error_ms as f64 { Severity::Error } else { Severity::Warn };
-        let way = if off < 0.0 { "behind" } else { "ahead of" };
-        let message = format!(
-            "This clock is {} {way} the true time by its own service's word; {keeper}.",
-            By(off as i64)
-        );
-        return Finding::new(TYPE, Status::False, severity, ReasonCode::ClockSkewed, at, message)
-            .waits(RAISE, CLEAR)
-            .advice(
-                "The service sets it right little by little: chronyc makestep does so at once, on etcd servers one at a time. \
-                 Where it may not set the clock (a container; chronyd -x), repair the host's.",
+        Standing::OffByService(off) => {
+            let way = if off < 0.0 { "behind" } else { "ahead of" };
+            let message = format!(
+                "This clock is {} {way} the true time by its own service's word; {keeper}.",
+                Skew(off as i64)
             );
-    }
-    let off = peers::off(&others, limits.clock_warn_ms);
-    if let (None, Some((by_ms, who))) = (offset, peers::against_us(&others, limits.clock_warn_ms)) {
-        let severity =
-            if by_ms.saturating_abs() > limits.clock_error_ms { Severity::Error } else { Severity::Warn };
-        let way = if by_ms < 0 { "behind" } else { "ahead of" };
-        let message = format!(
-            "This clock is {} {way} those of {who}, which agree with each other (by the Date of their answers); {keeper}.",
-            By(by_ms)
-        );
-        return Finding::new(TYPE, Status::False, severity, ReasonCode::ClockSkewed, at, message)
-            .waits(RAISE, CLEAR)
-            .advice("Repair this machine's time service (chronyc tracking, timedatectl); judge no end by this clock until then.");
-    }
-    let is_kept = matches!(&clock.kernel, Fact::Known { value, .. } if value.synchronized);
-    if !off.is_empty() && (offset.is_some() || is_kept) {
-        let who = names(off.iter().map(|peer| format!("{} ({} ms)", peer.name, peer.offset_ms)), 4);
-        let vouch = if offset.is_some() { "agrees with the coordinator's" } else { "is kept" };
-        let message = format!(
-            "This clock {vouch} and differs from those of {who}, by the Date of their answers; {keeper}."
-        );
-        return peer_wrong(at, message);
-    }
-    if let Some((path, by)) = certificates::written_ahead(facts) {
-        // Certificates that begin in its future too leave no doubt who is wrong.
-        let severity = if peers::begins_latest(facts).is_some() { Severity::Error } else { Severity::Warn };
-        let kept = if is_kept { "the kernel calls it synchronised" } else { "nobody disciplines it" };
-        let message = format!(
-            "{path} was written {by} ahead of this clock: it is behind, or was ahead then; {kept}, {keeper}."
-        );
-        return Finding::new(TYPE, Status::False, severity, ReasonCode::ClockSkewed, at, message)
-            .waits(RAISE, CLEAR)
-            .advice(format!(
+            skewed(
+                by_size(off.abs() as i64),
+                message,
+                "The service sets it right little by little: chronyc makestep does so at once, on etcd servers one at a time. \
+                 Where it may not set the clock (a container; chronyd -x), repair the host's."
+                    .to_owned(),
+            )
+        }
+        Standing::OffFromPeers { by_ms, who } => {
+            let way = if by_ms < 0 { "behind" } else { "ahead of" };
+            let message = format!(
+                "This clock is {} {way} those of {who}, which agree with each other (by the Date of their answers); {keeper}.",
+                Skew(by_ms)
+            );
+            skewed(by_size(by_ms.saturating_abs()), message, REPAIR.to_owned())
+        }
+        Standing::WrittenAhead { path, by } => {
+            // Certificates that begin in its future too leave no doubt who is wrong.
+            let severity =
+                if peers::begins_latest(facts).is_some() { Severity::Error } else { Severity::Warn };
+            let kept =
+                if is_kept(clock) { "the kernel calls it synchronised" } else { "nobody disciplines it" };
+            let message = format!(
+                "{path} was written {by} ahead of this clock: it is behind, or was ahead then; {kept}, {keeper}."
+            );
+            let advice = format!(
                 "Compare this clock with another (date -u; here it is {}). If it is behind, repair this machine's time service \
                  (chronyc tracking, timedatectl) and judge no end by this clock until then. If it is right, the date of that \
                  file is wrong (stat {path}): nothing else follows from it, and touch puts it right.",
                 Moment(facts.now)
-            ));
+            );
+            skewed(severity, message, advice)
+        }
+        Standing::Agrees(offset) => unopposed(clock, at, facts, &keeper, Some(offset)),
+        Standing::Alone => unopposed(clock, at, facts, &keeper, None),
     }
+}
+
+fn is_kept(clock: &ClockFacts) -> bool {
+    matches!(&clock.kernel, Fact::Known { value, .. } if value.synchronized)
+}
+
+/// Nothing is known for certain against this clock; `offset` is the coordinator's, where that was heard.
+fn unopposed(
+    clock: &ClockFacts,
+    at: Timestamp,
+    facts: &NodeFacts,
+    keeper: &str,
+    offset: Option<&ClockOffset>,
+) -> Finding {
+    let others = peers::of(facts);
+    let off = peers::off(&others, facts.thresholds.clock_warn_ms);
+    if !off.is_empty() && (offset.is_some() || is_kept(clock)) {
+        let vouch = if offset.is_some() { "agrees with the coordinator's" } else { "is kept" };
+        let message = format!(
+            "This clock {vouch}, and by the Date of the answers it is {}; {keeper}.",
+            peers::apart(&off)
+        );
+        return peer_wrong(at, message);
+    }
+    let own = service::source(clock);
     let early = peers::begins_latest(facts).map_or_else(String::new, |from| {
         format!(
             " A certificate met here begins only in {} by this clock: it may well be behind.",
@@ -154,13 +171,20 @@ pub(super) fn judge(clock: &ClockFacts, at: Timestamp, facts: &NodeFacts) -> Fin
             // the first is on its way there is nothing to be said against this clock yet.
             let agreed = off.is_empty() && !others.is_empty();
             let asked = offset.is_none() && is_asked(facts);
-            let calm = (offset.is_some() || agreed || asked || young) && early.is_empty();
+            let calm =
+                (offset.is_some() || agreed || asked || young) && off.is_empty() && early.is_empty();
             let severity = if calm { Severity::Info } else { Severity::Warn };
+            let unheard = "; the coordinator has not been heard yet";
             let witnesses = match (offset, agreed, asked) {
+                _ if !off.is_empty() => format!(
+                    "; by the Date of the answers it is {}, and nothing tells which is right{}",
+                    peers::apart(&off),
+                    if asked { unheard } else { "" }
+                ),
                 (None, true, _) => {
                     format!("; it agrees with {}", names(others.iter().map(|peer| &peer.name), 4))
                 }
-                (None, _, true) => "; the coordinator has not been heard yet".to_owned(),
+                (None, _, true) => unheard.to_owned(),
                 _ => String::new(),
             };
             let service = own.map(|own| format!(" {} {}.", own.service, service::standing(own))).unwrap_or_default();
@@ -170,9 +194,17 @@ pub(super) fn judge(clock: &ClockFacts, at: Timestamp, facts: &NodeFacts) -> Fin
                 "Nobody disciplines the kernel's clock (maximum error {} us){since_boot}; {keeper}{by_peer}{witnesses}.{service}{early}",
                 kernel.maximum_error_us
             );
+            let compare = if off.is_empty() {
+                String::new()
+            } else {
+                format!(
+                    "Compare this clock with a third one (date -u; here it is {}) and judge no end by it until then. ",
+                    Moment(facts.now)
+                )
+            };
             Finding::new(TYPE, Status::False, severity, ReasonCode::ClockUnsynchronized, at, message)
                 .waits(RAISE, CLEAR)
-                .advice(service::advice(clock))
+                .advice(compare + &service::advice(clock))
         }
         other => match (unread(TYPE, "The kernel's clock state", other, Severity::Warn), offset) {
             (_, Some(offset)) => Finding::new(
@@ -184,6 +216,11 @@ pub(super) fn judge(clock: &ClockFacts, at: Timestamp, facts: &NodeFacts) -> Fin
                 format!("This clock is {}; the kernel's own state could not be read; {keeper}.", Offset(offset)),
             )
             .waits(RAISE, CLEAR),
+            (Some(finding), None) if !off.is_empty() => {
+                let by = peers::apart(&off);
+                let message = format!("{} By the Date of the answers this clock is {by}.", finding.message);
+                Finding { message, ..finding }
+            }
             (Some(finding), None) => finding,
             (None, None) => Finding::unknown(
                 TYPE,
@@ -199,20 +236,14 @@ pub(super) fn judge(clock: &ClockFacts, at: Timestamp, facts: &NodeFacts) -> Fin
 /// How far this machine's clock is off, and against whom, as far as its own facts tell: by the coordinator's clock, unless
 /// others agree that this one is wrong, else by those that agree with each other.
 pub(crate) fn offset(facts: &NodeFacts) -> Option<ClockOffset> {
-    let limit = facts.thresholds.clock_warn_ms;
-    let others = peers::of(facts);
-    let clock = facts.checks.clock.as_ref().and_then(Fact::value);
-    if let Some(offset) = clock.and_then(|clock| clock.coordinator.value()) {
-        let ours_is_right = matches!(peers::whose(offset, &others, limit), Whose::Coordinators(_))
-            && offset.offset_ms.saturating_abs() > limit;
-        return Some(if ours_is_right {
-            ClockOffset { offset_ms: 0, ..offset.clone() }
-        } else {
-            offset.clone()
-        });
+    match Standing::of(facts) {
+        Standing::Agrees(offset) | Standing::Differs { offset, .. } => Some(offset.clone()),
+        Standing::CoordinatorWrong { offset, .. } => Some(ClockOffset { offset_ms: 0, ..offset.clone() }),
+        Standing::OffFromPeers { by_ms, who } => {
+            Some(ClockOffset { offset_ms: by_ms, uncertainty_ms: 1000, peer: who })
+        }
+        Standing::OffByService(_) | Standing::WrittenAhead { .. } | Standing::Alone => None,
     }
-    let (offset_ms, peer) = peers::against_us(&others, limit)?;
-    Some(ClockOffset { offset_ms, uncertainty_ms: 1000, peer })
 }
 
 /// The agent has a coordinator, and the first word of it is on its way.
@@ -231,67 +262,12 @@ fn peer_wrong(at: Timestamp, message: String) -> Finding {
         )
 }
 
-/// Whether this machine's clock may be believed where an end hangs on it (`facts/credentials.md`, 7).
-pub(super) enum Trust {
-    /// Nothing speaks against it.
-    Believed,
-    /// It differs from the coordinator's: what the time would be by that one, and how far off this one is.
-    Skewed { now: Timestamp, why: String },
-    /// Something speaks against it, and the right time is not known; that it is behind may be.
-    Doubtful { why: String, behind: bool },
-    /// Its state is not known.
-    Unread { why: String },
-}
-
-impl Trust {
-    /// What the check `clock` says of it.
-    pub(super) fn of(facts: &NodeFacts) -> Self {
-        let clock = facts.checks.clock.as_ref().and_then(Fact::value);
-        if let Some(offset) = clock.and_then(|clock| clock.coordinator.value()) {
-            let certain = offset.offset_ms.saturating_abs().saturating_sub(offset.uncertainty_ms.max(0));
-            if certain > facts.thresholds.clock_error_ms {
-                let now = Timestamp::from_millis(facts.now.as_millis().saturating_sub(offset.offset_ms));
-                let off = Span(Duration::from_millis(offset.offset_ms.unsigned_abs()));
-                let way = if offset.offset_ms > 0 { "ahead of" } else { "behind" };
-                return Trust::Skewed {
-                    now,
-                    why: format!("this clock is {off} {way} that of {}", offset.peer),
-                };
-            }
-            // What agrees with the coordinator is right, whoever sets it.
-            return Trust::Believed;
-        }
-        match clock.map(|clock| &clock.kernel) {
-            Some(Fact::Known { value: kernel, .. }) if kernel.synchronized => Trust::Believed,
-            Some(Fact::Known { .. }) => Trust::Doubtful {
-                why: "nobody keeps this clock (the kernel calls it unsynchronised)".to_owned(),
-                behind: false,
-            },
-            _ => Trust::Unread { why: "whether anybody keeps this clock is not known".to_owned() },
-        }
-    }
-}
-
-/// How far a clock is off, either way, in milliseconds: told in seconds from ten on, and from hours on in what people count
-/// as well ("3456000 s, 40 days").
-struct By(i64);
-
-impl std::fmt::Display for By {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0.unsigned_abs() {
-            ms @ ..10_000 => write!(f, "{ms} ms"),
-            ms @ ..7_200_000 => write!(f, "{} s", ms / 1000),
-            ms => write!(f, "{} s, {},", ms / 1000, Span(Duration::from_millis(ms))),
-        }
-    }
-}
-
 struct Offset<'a>(&'a ClockOffset);
 
 impl std::fmt::Display for Offset<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let ClockOffset { offset_ms, uncertainty_ms, peer } = self.0;
         let side = if *offset_ms < 0 { "behind" } else { "ahead of" };
-        write!(f, "{} {side} that of {peer} (give or take {uncertainty_ms} ms)", By(*offset_ms))
+        write!(f, "{} {side} that of {peer} (give or take {uncertainty_ms} ms)", Skew(*offset_ms))
     }
 }

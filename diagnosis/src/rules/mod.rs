@@ -108,14 +108,6 @@ fn open<'a, T>(
     None
 }
 
-/// The time by the coordinator's clock where that is known, else by this machine's: whether a certificate has ended is no
-/// question for a clock that is days off (`facts/credentials.md`, 7).
-fn true_now(facts: &NodeFacts) -> Timestamp {
-    let clock = facts.checks.clock.as_ref().and_then(Fact::value);
-    let ahead_ms = clock.and_then(|clock| clock.coordinator.value()).map_or(0, |offset| offset.offset_ms);
-    Timestamp::from_millis(facts.now.as_millis().saturating_sub(ahead_ms))
-}
-
 /// The severity of an unread reading that only dims the picture.
 fn unread<T>(
     condition_type: outrider_protocol::ConditionType,

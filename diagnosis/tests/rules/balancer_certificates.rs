@@ -39,10 +39,10 @@ fn a_clock_that_is_known_to_be_wrong_ends_no_certificate() {
     let f = judged(50 * 86_400_000);
     expect(
         &f,
-        Status::True,
-        Severity::Warn,
-        ReasonCode::BalancerCertificateWrong,
-        &["by this clock", "Compare the clocks first"],
+        Status::Unknown,
+        Severity::Error,
+        ReasonCode::CertificateClockUnsure,
+        &["By this clock", "50 days ahead of that of c.example", "Correct the clock first"],
     );
 }
 

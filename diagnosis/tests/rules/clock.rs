@@ -95,6 +95,50 @@ fn without_a_coordinator_two_that_agree_are_believed() {
 }
 
 #[test]
+fn an_unkept_clock_that_differs_from_others_says_by_how_many_seconds() {
+    let days = 3 * 24 * HOUR;
+    for (probes, words) in [
+        (vec![backend(1, days)], vec!["259200 s (3 days) ahead of 10.0.0.1"]),
+        (
+            vec![backend(1, -days), backend(2, 40_000)],
+            vec!["259200 s (3 days) behind 10.0.0.1", "40 s ahead of 10.0.0.2"],
+        ),
+        (vec![backend(1, days), backend(2, 100)], vec!["259200 s (3 days) ahead of 10.0.0.1"]),
+        (
+            vec![answer(ProbeTarget::Balancer, "192.0.2.10:443", days)],
+            vec!["259200 s (3 days) ahead of 192.0.2.10"],
+        ),
+    ] {
+        let found = judged(none(), false, probes.clone());
+        expect(&found, T::False, S::Warn, R::ClockUnsynchronized, &words);
+        expect(
+            &found,
+            T::False,
+            S::Warn,
+            R::ClockUnsynchronized,
+            &["nothing tells which is right", "date -u"],
+        );
+        let young = facts(none(), false, probes.clone())
+            .with(|f| f.checks.host = Some(known(world::host().with(|h| h.uptime_seconds = known(60)))));
+        assert_eq!(only(&judge(&young), ConditionType::ClockSynchronized).severity, S::Warn);
+        let mut unread = facts(none(), false, probes);
+        if let Some(Fact::Known { value, .. }) = &mut unread.checks.clock {
+            value.kernel = world::unknown(UnknownCause::PermissionDenied);
+        }
+        let found = only(&judge(&unread), ConditionType::ClockSynchronized);
+        expect(&found, T::Unknown, S::Warn, R::PermissionDenied, &words);
+    }
+}
+
+#[test]
+fn who_is_proven_wrong_is_told_to_repair_its_own_clock() {
+    let ours = judged(offset(HOUR), true, vec![backend(1, HOUR)]);
+    assert!(ours.advice.starts_with("Repair this machine's time service"), "{ours:#?}");
+    let unclear = judged(offset(HOUR), true, vec![]);
+    assert!(unclear.advice.starts_with("Find out which"), "{unclear:#?}");
+}
+
+#[test]
 fn what_answers_through_a_balancer_is_no_second_clock() {
     // TLS is handed on: it is backend 1 that answers.
     let through = answer(ProbeTarget::Balancer, "192.0.2.10:443", HOUR);

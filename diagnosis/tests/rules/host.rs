@@ -195,7 +195,7 @@ fn the_clock_against_the_coordinators() {
         Status::False,
         Severity::Error,
         ReasonCode::ClockSkewed,
-        &["3456000 s, 40 days, ahead of that of c.example"],
+        &["3456000 s (40 days) ahead of that of c.example"],
     );
     assert_eq!(off(1_400, 500).reason, ReasonCode::ClockInSync, "within the uncertainty");
     assert_eq!(off(i64::MIN, 0).severity, Severity::Error);

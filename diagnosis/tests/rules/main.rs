@@ -16,6 +16,7 @@ mod balancer_refusals;
 mod balancer_websocket;
 mod certificates;
 mod clock;
+mod clock_ends;
 mod clock_service;
 mod cloud_init;
 mod credentials;

@@ -4,7 +4,6 @@
 use std::path::{Path, PathBuf};
 
 use outrider_protocol::{Fact, UnknownCause};
-use rustls::pki_types::CertificateDer;
 
 use crate::net::{Failure, certificate};
 use crate::sense::{SenseContext, file};
@@ -59,7 +58,7 @@ fn half(text: &str) -> Result<String, Failure> {
 }
 
 /// Whether the key at `path` is that of `leaf`. Blocking.
-pub(super) fn belongs(cx: &SenseContext, path: &Path, leaf: &CertificateDer<'_>) -> Fact<bool> {
+pub(in crate::sense) fn belongs(cx: &SenseContext, path: &Path, leaf: &[u8]) -> Fact<bool> {
     let source = path.display().to_string();
     let read = cx.opener.open(path).and_then(|open| file::read_bounded(open, file::SMALL));
     let bytes = match read {
@@ -83,6 +82,7 @@ pub(super) fn belongs(cx: &SenseContext, path: &Path, leaf: &CertificateDer<'_>)
 mod tests {
     use proptest::prelude::*;
     use rcgen::{CertificateParams, KeyPair};
+    use rustls::pki_types::CertificateDer;
 
     use super::*;
     use crate::sense::prepared::Machine;

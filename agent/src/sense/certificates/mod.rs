@@ -12,7 +12,7 @@
 
 mod files;
 mod issuer;
-mod key;
+pub(in crate::sense) mod key;
 mod kubernetes;
 mod node;
 #[cfg(test)]

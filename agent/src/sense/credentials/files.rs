@@ -16,7 +16,7 @@ use super::kubeconfig::{Chosen, Kubeconfig, NoKubeconfig, Secrets, User};
 use super::token;
 use crate::config::CredentialSettings;
 use crate::net::certificate;
-use crate::sense::certificates::data_folders;
+use crate::sense::certificates::{data_folders, key};
 use crate::sense::{SenseContext, file};
 
 /// Largest kubeconfig that is read.
@@ -131,7 +131,14 @@ pub(super) fn content(cx: &SenseContext, kubeconfig: &Kubeconfig) -> KubeconfigC
     content.kinds = user.kinds();
     content.exec = short(&user.exec);
     content.token = token_of(cx, user);
-    content.certificate = certificate_of(cx, user);
+    match leaf(cx, user) {
+        None => {}
+        Some(Err(unread)) => content.certificate = Some(unread),
+        Some(Ok((source, der))) => {
+            content.fault = key_fault(cx, user, &der).unwrap_or_default();
+            content.certificate = Some(certificate_of(cx, source, &der));
+        }
+    }
     content
 }
 
@@ -165,39 +172,69 @@ fn token_of(cx: &SenseContext, user: &User) -> Option<Fact<TokenFacts>> {
     })
 }
 
-fn certificate_of(cx: &SenseContext, user: &User) -> Option<Fact<CertificateFacts>> {
+/// The client certificate, in DER, and where it stands.
+fn leaf<'a>(cx: &SenseContext, user: &'a User) -> Option<Result<(&'a str, Vec<u8>), Fact<CertificateFacts>>> {
     if !user.kinds().contains(&CredentialKind::ClientCertificate) {
         return None;
     }
-    let invalid =
-        |why: String, source: &str| Fact::unknown(UnknownCause::InvalidInput, why, source, cx.now());
     // client-go: data goes before a file.
     if !user.certificate_fault.is_empty() {
-        return Some(invalid(user.certificate_fault.clone(), "kubeconfig"));
+        return Some(Err(invalid(cx, user.certificate_fault.clone(), "kubeconfig")));
     }
-    let (source, der) = match user.certificates.first() {
-        Some(leaf) => ("kubeconfig", BASE64.decode(leaf).unwrap_or_default()),
-        None => {
-            let path = user.certificate_file.as_str();
-            let read = beside(cx, path);
-            let pem = match read {
-                Ok(pem) => pem,
-                Err(e) => return Some(Fact::from_io(&e, path, cx.now())),
-            };
-            match certificate::certificates(&pem) {
-                Ok(chain) => (path, chain.first().map(|der| der.to_vec()).unwrap_or_default()),
-                Err(failure) => return Some(invalid(failure.detail, path)),
-            }
-        }
-    };
-    Some(match certificate::facts(&der) {
+    if let Some(leaf) = user.certificates.first() {
+        return Some(Ok(("kubeconfig", BASE64.decode(leaf).unwrap_or_default())));
+    }
+    let path = user.certificate_file.as_str();
+    Some(match beside(cx, path).map(|pem| certificate::certificates(&pem)) {
+        Ok(Ok(chain)) => Ok((path, chain.first().map(|der| der.to_vec()).unwrap_or_default())),
+        Ok(Err(failure)) => Err(invalid(cx, failure.detail, path)),
+        Err(e) => Err(Fact::from_io(&e, path, cx.now())),
+    })
+}
+
+fn certificate_of(cx: &SenseContext, source: &str, der: &[u8]) -> Fact<CertificateFacts> {
+    match certificate::facts(der) {
         Ok(mut facts) => {
             // A client's names are of no use here.
             facts.sans.clear();
             Fact::known(facts, source, cx.now())
         }
-        Err(failure) => invalid(failure.detail, source),
-    })
+        Err(failure) => invalid(cx, failure.detail, source),
+    }
+}
+
+fn invalid(cx: &SenseContext, why: String, source: &str) -> Fact<CertificateFacts> {
+    Fact::unknown(UnknownCause::InvalidInput, why, source, cx.now())
+}
+
+/// Why no client can use the key that goes with the client certificate `leaf`; none where it can, and where that cannot be
+/// seen.
+fn key_fault(cx: &SenseContext, user: &User, leaf: &[u8]) -> Option<String> {
+    let different =
+        |whose: &str| format!("the client certificate and the key {whose} are of different pairs");
+    if !user.key_fault.is_empty() {
+        return Some(user.key_fault.clone());
+    }
+    if user.has_key {
+        let differs = !user.key_half.is_empty()
+            && certificate::public_key(leaf).is_some_and(|public| public != user.key_half);
+        return differs.then(|| different("beside it"));
+    }
+    let path = user.key_file.as_str();
+    if path.is_empty() {
+        return Some("its user has a client certificate and no key to it".to_owned());
+    }
+    if !path.starts_with('/') {
+        return None;
+    }
+    match key::belongs(cx, Path::new(path), leaf) {
+        Fact::Known { value: false, .. } => Some(different(&format!("in {path}"))),
+        Fact::Absent { .. } => Some(format!("the key to its client certificate, {path}, is not there")),
+        Fact::Unknown { cause: UnknownCause::InvalidInput, detail, .. } => {
+            Some(format!("the key to its client certificate, {path}: {detail}"))
+        }
+        _ => None,
+    }
 }
 
 /// The secrets with those that lie in files beside the kubeconfig.

@@ -9,13 +9,14 @@ use std::collections::BTreeMap;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use outrider_protocol::{CredentialKind, TokenFacts};
+use outrider_protocol::{CredentialKind, TokenFacts, UnknownCause};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::token;
+use crate::net::certificate;
 
 /// The key under which the root helper passes an excerpt.
 const EXCERPT: &str = "outriderExcerpt";
@@ -69,6 +70,10 @@ pub(crate) struct User {
     pub(crate) certificate_fault: String,
     pub(crate) certificate_file: String,
     pub(crate) has_key: bool,
+    /// SHA-256 of the public half of the key in `client-key-data`, which its certificate shows to everybody.
+    pub(crate) key_half: String,
+    /// Why that held none.
+    pub(crate) key_fault: String,
     pub(crate) key_file: String,
     pub(crate) exec: String,
     pub(crate) auth_provider: String,
@@ -226,7 +231,16 @@ fn user(name: String, v: &Value) -> (User, Secrets) {
             certificate = pem;
         }
     }
-    let key = decoded("client-key-data").and_then(Result::ok).unwrap_or_default();
+    let (key, key_half, key_fault) = match decoded("client-key-data") {
+        None => (Vec::new(), String::new(), String::new()),
+        Some(Err(_)) => (Vec::new(), String::new(), "client-key-data is no base64".to_owned()),
+        Some(Ok(pem)) => match certificate::public_half(&pem) {
+            Ok(half) => (pem, half, String::new()),
+            // One of a kind that cannot be judged here is one all the same.
+            Err(failure) if failure.cause == UnknownCause::Unsupported => (pem, String::new(), String::new()),
+            Err(failure) => (pem, String::new(), format!("client-key-data: {}", failure.detail)),
+        },
+    };
     let secret = word(v, "token");
     let exec = v.get("exec").map(|exec| word(exec, "command")).unwrap_or_default();
     let provider = v.get("auth-provider").map(|provider| word(provider, "name")).unwrap_or_default();
@@ -238,6 +252,8 @@ fn user(name: String, v: &Value) -> (User, Secrets) {
         certificate_fault,
         certificate_file: word(v, "client-certificate"),
         has_key: !key.is_empty(),
+        key_half,
+        key_fault,
         key_file: word(v, "client-key"),
         exec: exec.rsplit('/').next().unwrap_or_default().chars().take(100).collect(),
         auth_provider: provider,

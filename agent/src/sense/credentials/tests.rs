@@ -130,6 +130,55 @@ async fn credentials_in_files_beside_are_read() {
 }
 
 #[tokio::test]
+async fn a_certificate_and_a_key_of_different_pairs_are_a_fault() {
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD as BASE64;
+    let made = || {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = rcgen::CertificateParams::new(vec![]).unwrap().self_signed(&key).unwrap();
+        (certificate.pem(), key.serialize_pem())
+    };
+    let ((certificate, own), (_, other)) = (made(), made());
+    let machine = Machine::new();
+    machine.write("/pki/own.key", &own);
+    machine.write("/pki/other.key", &other);
+    machine.write("/pki/none.key", "nothing");
+    machine.write("/pki/a.crt", &certificate);
+    let data = |text: &str| BASE64.encode(text);
+    let inline = format!("client-certificate-data: {}", data(&certificate));
+    for (user, fault) in [
+        (format!("{inline}, client-key-data: {}", data(&own)), ""),
+        (format!("{inline}, client-key-data: {}", data(&other)), "of different pairs"),
+        (format!("client-certificate: /pki/a.crt, client-key-data: {}", data(&other)), "of different pairs"),
+        (format!("{inline}, client-key: /pki/own.key"), ""),
+        (format!("{inline}, client-key: /pki/other.key"), "in /pki/other.key are of different pairs"),
+        ("client-certificate: /pki/a.crt, client-key: /pki/other.key".to_owned(), "of different pairs"),
+        (format!("{inline}, client-key: /pki/none.key"), "/pki/none.key: no PEM private key"),
+        (format!("{inline}, client-key: /pki/absent.key"), "/pki/absent.key, is not there"),
+        (format!("{inline}, client-key-data: '%%'"), "client-key-data is no base64"),
+        (format!("{inline}, client-key-data: {}", data("nothing")), "client-key-data: no PEM private key"),
+        (inline.clone(), "no key to it"),
+    ] {
+        machine.write("/etc/rancher/rke2/rke2.yaml", &kubeconfig("https://127.0.0.1:1", &user));
+        let facts = found(&machine).await.remove(0);
+        let content = facts.content.value().unwrap();
+        assert!(content.certificate.as_ref().unwrap().value().is_some(), "{content:?}");
+        if fault.is_empty() {
+            assert_eq!(content.fault, "");
+        } else {
+            assert!(content.fault.contains(fault), "{fault}: {content:?}");
+        }
+        // What the root helper passes tells the same.
+        let text = std::fs::read_to_string(machine.path("/etc/rancher/rke2/rke2.yaml")).unwrap();
+        let excerpt = serde_json::to_string(&kubeconfig_excerpt(&text)).unwrap();
+        machine.write("/etc/rancher/rke2/rke2.yaml", &excerpt);
+        let passed = found(&machine).await.remove(0);
+        assert_eq!(passed.content.value(), Some(content));
+        assert!(!excerpt.contains(&data(&own)) && !excerpt.contains(&data(&other)), "{excerpt}");
+    }
+}
+
+#[tokio::test]
 async fn a_huge_file_and_one_that_is_none_are_told() {
     let machine = Machine::new();
     machine.write("/etc/rancher/k3s/k3s.yaml", "clusters: [");

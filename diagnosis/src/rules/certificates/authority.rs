@@ -10,7 +10,6 @@ use outrider_protocol::{
 use super::dates::{Verdict, dated};
 use super::{Candidate, Link, Part, View, worst};
 use crate::finding::Finding;
-use crate::rules::clock::Trust;
 use crate::wording::{Count, Moment, Span, names};
 
 const SUBJECT: &str = "ca";
@@ -28,15 +27,14 @@ pub(super) fn judge(view: &View<'_>) -> Option<Finding> {
     }
     let [info, warn, _] = view.days;
     let days = [info.saturating_mul(3), info, warn];
-    let rank = |certificate: &CertificateFacts| {
+    let rank = |certificate: &CertificateFacts, now| {
         let link = Link { certificate, part: Part::Leaf };
-        dated(&[link], view.now, days).map(|dated| dated.verdict)
+        dated(&[link], now, days).map(|dated| dated.verdict)
     };
-    let (file, first) = all
-        .iter()
-        .copied()
-        .min_by_key(|(_, certificate)| (std::cmp::Reverse(rank(certificate)), certificate.not_after))?;
-    let verdict = rank(first)?;
+    let (file, first) = all.iter().copied().min_by_key(|(_, certificate)| {
+        (std::cmp::Reverse(rank(certificate, view.now)), certificate.not_after)
+    })?;
+    let verdict = rank(first, view.now)?;
     let outlived: Vec<&str> = outlived_by(view, first);
     let and = match outlived.len() {
         0 => String::new(),
@@ -67,13 +65,14 @@ pub(super) fn judge(view: &View<'_>) -> Option<Finding> {
             file.path
         ),
     };
-    let candidate = match (&view.clock, verdict) {
-        (Trust::Skewed { now, why }, verdict)
-            if verdict != Verdict::Good && !(verdict == Verdict::Ended && first.not_after <= *now) =>
-        {
-            unsure(&message, why)
+    let there =
+        |now| all.iter().filter_map(|(_, certificate)| rank(certificate, now)).max().unwrap_or(verdict);
+    let candidate = match (view.clock.doubt(verdict, there), verdict) {
+        (Some(doubt), _) => {
+            let severity = verdict.severity().max(Severity::Warn);
+            let message = doubt.on(&message);
+            Candidate::new(Status::Unknown, severity, R::CertificateClockUnsure, message).advice(doubt.advice(""))
         }
-        (Trust::Doubtful { why, behind }, verdict) if verdict.is_doubted(*behind) => unsure(&message, why),
         (_, Verdict::Good) => Candidate::new(Status::True, Severity::Ok, R::CertificatesInDate, message),
         (_, Verdict::Ending(severity)) => {
             Candidate::new(Status::True, severity, R::CertificateAuthorityEnding, message)
@@ -92,14 +91,6 @@ pub(super) fn judge(view: &View<'_>) -> Option<Finding> {
         }
     };
     worst(SUBJECT.to_owned(), view.at, vec![candidate])
-}
-
-fn unsure(message: &str, why: &str) -> Candidate {
-    let advice = format!(
-        "Correct the clock first (ClockSynchronized says how), for {why}; then look again. Replace no authority by this clock."
-    );
-    let message = format!("By this clock: {message} But {why}, so that cannot be told.");
-    Candidate::new(Status::Unknown, Severity::Error, R::CertificateClockUnsure, message).advice(advice)
 }
 
 /// Files whose certificate this authority signed and does not outlive.

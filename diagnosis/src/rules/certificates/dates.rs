@@ -6,48 +6,26 @@
 use std::time::Duration;
 
 use outrider_protocol::{
-    CertificateFacts, CertificateFile, CertificateUse, CertificatesFacts, Fact, NodeFacts, ReasonCode as R,
-    Severity, Status, Timestamp,
+    CertificateFacts, CertificateFile, CertificateUse, Fact, NodeFacts, ReasonCode as R, Severity, Status,
+    Timestamp,
 };
 
 use super::{Candidate, Link, Part, View};
-use crate::rules::clock::Trust;
+use crate::rules::clock::Doubt;
+pub(super) use crate::rules::clock::Validity as Verdict;
 use crate::wording::{Moment, Span, lower};
 
 const DAY_MS: i64 = 86_400_000;
 /// A file written this far ahead of the clock was written by a clock that knew better.
 const WRITTEN_AHEAD: Duration = Duration::from_secs(3600);
 
-/// Whether the clock may be believed; files written in its future speak against it too.
-pub(super) fn trust(facts: &NodeFacts, certificates: &CertificatesFacts) -> Trust {
-    let trust = Trust::of(facts);
-    if let Trust::Skewed { .. } = trust {
-        return trust;
-    }
-    match ahead(facts, certificates) {
-        Some((path, by)) => Trust::Doubtful {
-            why: format!("{path} was written {by} ahead of this clock, which must be behind"),
-            behind: true,
-        },
-        None => trust,
-    }
-}
-
-/// The file written farthest ahead of this clock, and how far, where no other clock vouches for this one.
-fn ahead<'a>(facts: &NodeFacts, certificates: &'a CertificatesFacts) -> Option<(&'a str, Span)> {
-    let clock = facts.checks.clock.as_ref().and_then(Fact::value);
-    if clock.is_some_and(|clock| clock.coordinator.value().is_some()) {
-        return None;
-    }
+/// What this machine's own files say against its clock: the one written farthest ahead of it, and how far.
+pub(in crate::rules) fn written_ahead(facts: &NodeFacts) -> Option<(&str, Span)> {
+    let certificates = facts.checks.certificates.as_ref().and_then(Fact::value)?;
     let by = |file: &CertificateFile| Some(file.modified?.since(facts.now)).filter(|by| *by > WRITTEN_AHEAD);
     let all = certificates.files.iter().filter_map(|file| Some((file.path.as_str(), by(file)?)));
     // The first of equals, as they were read.
     all.reduce(|far, other| if other.1 > far.1 { other } else { far }).map(|(path, by)| (path, Span(by)))
-}
-
-/// What this machine's own files say against its clock: the path, and how far ahead it was written.
-pub(in crate::rules) fn written_ahead(facts: &NodeFacts) -> Option<(&str, Span)> {
-    ahead(facts, facts.checks.certificates.as_ref().and_then(Fact::value)?)
 }
 
 /// What the dates of one way to the authority say at one instant.
@@ -56,30 +34,6 @@ pub(super) struct Dated<'a> {
     pub(super) verdict: Verdict,
     /// The certificate that decides.
     pub(super) link: Link<'a>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Verdict {
-    Good,
-    /// Ends within the days of this level.
-    Ending(Severity),
-    NotYet,
-    Ended,
-}
-
-impl Verdict {
-    /// Whether a clock of which only this is known leaves it open. A clock that is behind makes an end only more certain.
-    pub(super) fn is_doubted(self, behind: bool) -> bool {
-        self == Verdict::NotYet || (self == Verdict::Ended && !behind)
-    }
-
-    fn severity(self) -> Severity {
-        match self {
-            Verdict::Good => Severity::Ok,
-            Verdict::Ending(severity) => severity,
-            Verdict::NotYet | Verdict::Ended => Severity::Error,
-        }
-    }
 }
 
 /// The worst date on the way; `None` for an empty one.
@@ -127,23 +81,11 @@ pub(super) fn candidate(
 ) -> Option<Candidate> {
     let here = dated(path, view.now, view.days)?;
     let words = words(&here, view.now, what);
-    if let Some((why, is_wrong)) = doubt(view, path, &here) {
+    if let Some(doubt) = doubt(view, path, &here) {
         let severity = here.verdict.severity().max(Severity::Warn).min(at_most.max(Severity::Warn));
-        let message = format!("By this clock: {words} But {why}, so that cannot be told.");
-        let correct = "Correct the clock first (ClockSynchronized says how), then look again: renew and replace nothing \
-                       by this clock.";
-        let advice = if is_wrong || here.verdict != Verdict::Ended {
-            correct.to_owned()
-        } else {
-            // Where nothing keeps the time it may be right all the same.
-            format!(
-                "Compare this clock with another (date -u). If it is wrong: {} If it is right: {}",
-                lower(correct),
-                advice(&here)
-            )
-        };
-        let unsure = Candidate::new(Status::Unknown, severity, R::CertificateClockUnsure, message);
-        return Some(unsure.advice(advice));
+        let if_right = if here.verdict == Verdict::Ended { advice(&here) } else { String::new() };
+        let unsure = Candidate::new(Status::Unknown, severity, R::CertificateClockUnsure, doubt.on(&words));
+        return Some(unsure.advice(doubt.advice(&if_right)));
     }
     let severity = here.verdict.severity().min(at_most);
     Some(match here.verdict {
@@ -183,17 +125,10 @@ pub(super) fn has_ended(view: &View<'_>, certificate: &CertificateFacts) -> bool
     here.is_some_and(|here| here.verdict == Verdict::Ended && doubt(view, &path, &here).is_none())
 }
 
-/// Why the verdict cannot be believed, and whether the clock is known to be wrong; `None` when it can.
-fn doubt(view: &View<'_>, path: &[Link<'_>], here: &Dated<'_>) -> Option<(String, bool)> {
-    match &view.clock {
-        Trust::Believed | Trust::Unread { .. } => None,
-        Trust::Skewed { now, why } => {
-            let there = dated(path, *now, view.days)?;
-            let agreed = |verdict| here.verdict == verdict && there.verdict == verdict;
-            (!agreed(Verdict::Good) && !agreed(Verdict::Ended)).then(|| (why.clone(), true))
-        }
-        Trust::Doubtful { why, behind } => here.verdict.is_doubted(*behind).then(|| (why.clone(), false)),
-    }
+/// Why the verdict cannot be believed; `None` when it can.
+fn doubt<'a>(view: &'a View<'_>, path: &[Link<'_>], here: &Dated<'_>) -> Option<Doubt<'a>> {
+    let there = |now| dated(path, now, view.days).map_or(here.verdict, |there| there.verdict);
+    view.clock.doubt(here.verdict, there)
 }
 
 fn words(dated: &Dated<'_>, now: Timestamp, what: &str) -> String {

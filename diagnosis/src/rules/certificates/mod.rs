@@ -64,7 +64,7 @@ impl<'a> View<'a> {
             at,
             now: facts.now,
             days: facts.thresholds.certificate_days,
-            clock: dates::trust(facts, certificates),
+            clock: Trust::of(facts),
             reserve: Reserve::of(facts, certificates),
             hindered: Hindered::default(),
             own: dialled::Own::of(facts),

@@ -8,7 +8,7 @@ use outrider_protocol::{
 };
 
 use crate::rules::load_balancer::host_of;
-use crate::wording::names;
+use crate::wording::{Skew, names};
 
 const NAMED: usize = 4;
 /// What a header in whole seconds leaves open, in milliseconds.
@@ -95,6 +95,15 @@ pub(super) fn whose(coordinator: &ClockOffset, others: &[Peer], limit: i64) -> W
 /// Clocks that are off from this one for certain.
 pub(super) fn off(others: &[Peer], limit: i64) -> Vec<&Peer> {
     others.iter().filter(|peer| peer.is_off(limit)).collect()
+}
+
+/// How far this clock is off from each of `off`, as what follows "it is".
+pub(super) fn apart(off: &[&Peer]) -> String {
+    let one = |peer: &&Peer| {
+        let way = if peer.offset_ms < 0 { "behind" } else { "ahead of" };
+        format!("{} {way} {}", Skew(peer.offset_ms), peer.name)
+    };
+    names(off.iter().map(one), NAMED)
 }
 
 /// Where at least two clocks agree with each other that ours is off, and none that it is right: how far, and by whom.

@@ -113,7 +113,7 @@ fn amazon(view: &View, credential: &CloudCredential) -> Verdict {
     Verdict::new(Status::True, Severity::Ok, R::CredentialsGood, message)
 }
 
-const RENEW: &str = "Scaling and deleting machines fails once it has ended. Download a new kubeconfig of the Harvester cluster in Rancher \
+const RENEW: &str = "Without it no machine is made or deleted. Download a new kubeconfig of the Harvester cluster in Rancher \
      and put it into this cloud credential, or make a new credential and edit the clusters that use it to name that one; set \
      kubeconfig-default-token-ttl-minutes to 0 before, or the new one ends as well (Rancher v2.12 and later make the token \
      last by themselves). Delete no credential that a cluster still names.";
@@ -130,13 +130,39 @@ fn harvester(view: &View, all: &CloudCredentials, credential: &CloudCredential) 
         None => "Its credential".to_owned(),
     };
     let mut verdict = end(view, credential, content).judge(view, &what, RENEW).also(&stale(credential));
-    if verdict.reason == R::CredentialEndUnknown
-        && let Fact::Unknown { cause, .. } = &credential.token
-    {
-        verdict.advice = access_advice(cause).to_owned();
+    if let Fact::Unknown { cause, detail, .. } = &credential.token {
+        verdict = by_hearsay(verdict, credential, content, detail, access_advice(cause));
     }
     let also = [wrong_kind(content), shared(all, credential, content)];
-    also.into_iter().flatten().fold(verdict, Verdict::or_worse)
+    also.into_iter().flatten().fold(verdict, Verdict::beside)
+}
+
+/// `verdict` where the token itself could not be read: it rests on the annotation, or on nothing (G2).
+fn by_hearsay(
+    verdict: Verdict,
+    credential: &CloudCredential,
+    content: &KubeconfigContent,
+    why: &str,
+    access: &str,
+) -> Verdict {
+    if verdict.reason == R::CredentialEndUnknown {
+        return verdict.advice(access);
+    }
+    if credential.expiration.is_none() || credential.made_to_last || token_name(content).is_none() {
+        return verdict;
+    }
+    let words = format!(
+        "The annotation may be left over from before a renewal, and the token itself could not be read: {}.",
+        why.trim_end_matches('.')
+    );
+    let advice = match verdict.severity {
+        Severity::Ok => access.to_owned(),
+        _ if verdict.reason == R::CredentialClockUnsure => verdict.advice.clone(),
+        _ => {
+            format!("See first what the token itself says. {access} If it bears that out: {}", verdict.advice)
+        }
+    };
+    Verdict { severity: verdict.severity.max(Severity::Info), ..verdict }.also(&words).advice(advice)
 }
 
 fn unusable(fault: &str) -> Verdict {
@@ -157,9 +183,14 @@ fn end(view: &View, credential: &CloudCredential, content: &KubeconfigContent) -
             "Rancher has no token {name} any more (an expired one is purged within the hour, and the credential stays)"
         )),
         _ if credential.made_to_last => End::Never("Rancher has made the token in it last"),
-        (Fact::Unknown { detail, .. }, Some(name)) => annotation.unwrap_or_else(|| {
-            End::Unknown(format!("the token {name} could not be read: {}", detail.trim_end_matches('.')))
-        }),
+        (Fact::Unknown { detail, .. }, Some(name)) => {
+            let unread = format!("the token {name} could not be read: {}", detail.trim_end_matches('.'));
+            match annotation {
+                None => End::Unknown(unread),
+                Some(End::Unknown(why)) => End::Unknown(format!("{unread}; and {why}")),
+                Some(end) => end,
+            }
+        }
         _ => match content.token.as_ref().and_then(Fact::value) {
             Some(token) if token.form == TokenForm::ServiceAccount || token.form == TokenForm::Jwt => {
                 let early = token.not_before.filter(|from| *from > view.now);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use outrider_protocol::{RancherToken, ReasonCode as R, Severity, Status, Timestamp};
 
 use super::{Verdict, View};
-use crate::rules::clock::Trust;
+use crate::rules::clock::{Doubt, Trust, Validity};
 use crate::wording::{Moment, Span};
 
 const DAY_MS: i64 = 86_400_000;
@@ -24,17 +24,9 @@ pub(super) enum End {
     /// What would say it is gone: the token was purged or deleted.
     Gone(String),
     /// Switched off.
-    Disabled(String),
+    Disabled,
     /// Nobody says; why.
     Unknown(String),
-}
-
-/// How an end stands to an instant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
-    Far,
-    Near(Severity),
-    Over,
 }
 
 impl End {
@@ -42,7 +34,7 @@ impl End {
     /// may be left over from before a TTL was set to 0 (G4).
     pub(super) fn of_token(token: &RancherToken) -> Self {
         if token.enabled == Some(false) {
-            return End::Disabled(format!("the token {} is switched off (enabled: false)", token.name));
+            return End::Disabled;
         }
         match (token.ext, token.ttl_ms) {
             (false, Some(0)) => return End::Never("Rancher has set its TTL to 0, which is never"),
@@ -102,17 +94,17 @@ impl End {
         }
     }
 
-    fn standing(end: Timestamp, now: Timestamp, days: [i64; 2]) -> Standing {
+    fn validity(end: Timestamp, now: Timestamp, days: [i64; 2]) -> Validity {
         let left = end.as_millis().saturating_sub(now.as_millis());
         let within = |days: i64| left <= days.saturating_mul(DAY_MS);
         if left <= 0 {
-            Standing::Over
+            Validity::Ended
         } else if within(days[1]) {
-            Standing::Near(Severity::Error)
+            Validity::Ending(Severity::Error)
         } else if within(days[0]) {
-            Standing::Near(Severity::Warn)
+            Validity::Ending(Severity::Warn)
         } else {
-            Standing::Far
+            Validity::Good
         }
     }
 
@@ -128,8 +120,8 @@ impl End {
                 return Verdict::new(Status::False, Severity::Error, R::CredentialGone, message)
                     .advice(advice);
             }
-            End::Disabled(why) => {
-                let message = format!("{what} is not accepted: {why}.");
+            End::Disabled => {
+                let message = format!("{what} is switched off in Rancher (enabled: false).");
                 return Verdict::new(Status::False, Severity::Error, R::CredentialRefused, message).advice(
                     "Find out who switched the token off and why before it is switched on again or replaced.",
                 );
@@ -141,45 +133,33 @@ impl End {
             }
             End::At(end, by) => (*end, by),
         };
-        let here = Self::standing(end, view.now, view.days);
+        let here = Self::validity(end, view.now, view.days);
         let words = match here {
-            Standing::Over => {
+            Validity::Ended => {
                 format!("{what} ended {} ago, on {}, {by}.", Span(view.now.since(end)), Moment(end))
             }
             _ => format!("{what} ends in {}, on {}, {by}.", Span(end.since(view.now)), Moment(end)),
         };
-        if let Some(why) = doubt(view, end, here) {
-            let severity = match here {
-                Standing::Far => Severity::Info,
-                Standing::Near(severity) => severity,
-                Standing::Over => Severity::Error,
-            };
-            let message = format!("By this clock: {words} But {why}, so that cannot be told.");
-            return Verdict::new(Status::Unknown, severity, R::CredentialClockUnsure, message).advice(
-                "Correct the clock first (ClockSynchronized says how), then look again: renew and replace nothing by this \
-                 clock.",
-            );
+        let doubt = match &view.trust {
+            // No end of a credential is judged by a clock that nobody keeps.
+            Trust::Doubtful { why, .. } | Trust::Unread { why } => Some(Doubt { why, is_wrong: true }),
+            trust => trust.doubt(here, |now| Self::validity(end, now, view.days)),
+        };
+        if let Some(doubt) = doubt {
+            let severity = here.severity().max(Severity::Info);
+            return Verdict::new(Status::Unknown, severity, R::CredentialClockUnsure, doubt.on(&words))
+                .advice(doubt.advice(""));
         }
         match here {
-            Standing::Far => Verdict::new(Status::True, Severity::Ok, R::CredentialsGood, words),
-            Standing::Near(severity) => {
+            Validity::Good | Validity::NotYet => {
+                Verdict::new(Status::True, Severity::Ok, R::CredentialsGood, words)
+            }
+            Validity::Ending(severity) => {
                 Verdict::new(Status::True, severity, R::CredentialEnding, words).advice(advice)
             }
-            Standing::Over => {
+            Validity::Ended => {
                 Verdict::new(Status::False, Severity::Error, R::CredentialExpired, words).advice(advice)
             }
         }
-    }
-}
-
-/// Why the clock leaves an end open; an end is never judged by a clock that nobody keeps.
-fn doubt(view: &View, end: Timestamp, here: Standing) -> Option<String> {
-    match &view.trust {
-        Trust::Believed => None,
-        Trust::Skewed { now, why } => {
-            let there = End::standing(end, *now, view.days);
-            (here != there || matches!(here, Standing::Near(_))).then(|| why.clone())
-        }
-        Trust::Doubtful { why, .. } | Trust::Unread { why } => Some(why.clone()),
     }
 }

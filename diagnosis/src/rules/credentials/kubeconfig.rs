@@ -43,11 +43,11 @@ pub(super) fn judge(view: &View, found: &KubeconfigFacts) -> Verdict {
     if found.purpose == Purpose::CloudProvider && is_through_rancher(content) {
         let message = format!(
             "{} holds a kubeconfig through Rancher ({}), where the cloud provider needs a ServiceAccount's of Harvester \
-             itself; Rancher's tokens end. {}",
-            found.path, content.server, verdict.message
+             itself; Rancher's tokens end.",
+            found.path, content.server
         );
         let wrong = Verdict::new(Status::False, Severity::Warn, R::CredentialWrongKind, message);
-        verdict = verdict.or_worse(wrong.advice(WRONG_KIND_ADVICE));
+        verdict = wrong.advice(WRONG_KIND_ADVICE).beside(verdict);
     }
     verdict.also(&remarks(found, content))
 }
@@ -82,7 +82,7 @@ fn renewal(found: &KubeconfigFacts, content: &KubeconfigContent) -> &'static str
             "Download a new kubeconfig from Rancher and put it in the place of this one. Rancher's setting \
              kubeconfig-default-token-ttl-minutes says how long the new one will live."
         }
-        _ => "Get a new one from where it came and put it in its place before it ends.",
+        _ => "Get a new one from where it came and put it in its place.",
     }
 }
 
@@ -122,7 +122,7 @@ fn by_what_is_written(view: &View, found: &KubeconfigFacts, content: &Kubeconfig
         }
         _ => {}
     }
-    verdicts.into_iter().reduce(Verdict::or_worse).unwrap_or_else(|| without_an_end(found, content))
+    verdicts.into_iter().reduce(Verdict::beside).unwrap_or_else(|| without_an_end(found, content))
 }
 
 fn token(view: &View, found: &KubeconfigFacts, token: &TokenFacts, advice: &str) -> Verdict {
@@ -206,6 +206,22 @@ fn by_the_answer(found: &KubeconfigFacts, content: &KubeconfigContent, written: 
     };
     match &found.call {
         Fact::Known { value, .. } => answer(found, content, value, written),
+        Fact::Unknown { cause: UnknownCause::Unauthenticated, detail, .. }
+            if content.certificate.is_some() =>
+        {
+            let message = format!(
+                "{server} does not accept the client certificate in {}: {}.",
+                found.path,
+                detail.trim_end_matches('.')
+            );
+            if written.reason == R::CredentialExpired {
+                return written.also(&message).answered();
+            }
+            let message = format!("{message} {}", why_no_certificate(&written));
+            Verdict::new(Status::False, Severity::Error, R::CredentialRefused, message)
+                .advice(renewal(found, content))
+                .answered()
+        }
         // That it has ended is known whoever answers.
         Fact::Unknown { cause, detail, .. } if written.status == Status::True || is_open => {
             let message = format!(
@@ -240,6 +256,10 @@ fn no_answer_advice(cause: &UnknownCause, written: &Verdict) -> String {
             "Something else answers at the server's address, a login page or a proxy: see where the address leads and whether \
              it ends in the path of the cluster. That says nothing of the credential."
         }
+        UnknownCause::Unauthenticated => {
+            "The server, or a balancer before it, wants a client certificate at the TLS handshake, which this kubeconfig does \
+             not hold: see whether the address is the right one, and who ends TLS there."
+        }
         UnknownCause::ConnectionRefused => "Nothing listens at the server's address: see whether it runs.",
         _ => "See the way from this node to the server: route, firewall, its virtual address.",
     };
@@ -269,20 +289,7 @@ fn answer(
             if written.reason == R::CredentialExpired {
                 return written.also(&message).answered();
             }
-            let token = content.token.as_ref().and_then(Fact::value);
-            let why = match token.map(|token| &token.form) {
-                Some(TokenForm::Rancher) => {
-                    "Rancher answers 401 to a token that has expired, was purged or deleted, and to one of another Rancher \
-                     (after a restore, say); over HTTP they cannot be told apart."
-                }
-                Some(_) => {
-                    "It has not ended by its own claims: the ServiceAccount or its Secret was deleted, or the server signs \
-                     with another key (after a restore or a new installation)."
-                }
-                None => {
-                    "Its authority is none that this server takes client certificates from, or it has ended by the server's clock."
-                }
-            };
+            let why = why_refused(content, &written);
             Verdict::new(Status::False, Severity::Error, R::CredentialRefused, format!("{message} {why}"))
                 .advice(advice)
                 .answered()
@@ -296,7 +303,7 @@ fn answer(
             Verdict::new(Status::False, Severity::Warn, R::CredentialForbidden, message)
                 .advice(advice)
                 .answered()
-                .or_worse(written)
+                .beside(written)
         }
         404 | 410 => {
             let message = format!(
@@ -307,7 +314,7 @@ fn answer(
             Verdict::new(Status::False, Severity::Error, R::CredentialGone, message)
                 .advice(advice)
                 .answered()
-                .or_worse(written)
+                .beside(written)
         }
         status => {
             let cause = if status == 429 || status >= 500 {
@@ -318,8 +325,49 @@ fn answer(
             let message = format!(
                 "Whether the credential in {path} is accepted cannot be told: {asked} answers {status}{said}."
             );
-            Verdict::unknown(&cause, Severity::Warn, message).or_worse(written)
+            Verdict::unknown(&cause, Severity::Warn, message).beside(written)
         }
+    }
+}
+
+/// What 401 may mean, by what the credential says of itself (F9): ended, unknown to this server, or deleted.
+fn why_refused(content: &KubeconfigContent, written: &Verdict) -> String {
+    let Some(token) = content.token.as_ref().and_then(Fact::value) else {
+        return why_no_certificate(written);
+    };
+    let other = match token.form {
+        TokenForm::Rancher => {
+            return "Rancher answers 401 to a token that has expired, was purged or deleted, and to one of another Rancher (after \
+                    a restore, say); over HTTP they cannot be told apart."
+                .to_owned();
+        }
+        TokenForm::ServiceAccount => {
+            "the ServiceAccount or its Secret was deleted, or the server signs with another key (after a restore or a new \
+             installation)"
+        }
+        TokenForm::Jwt => "it was revoked, or this server does not take tokens of its issuer",
+        _ => {
+            return "It says nothing of itself: it has ended, was deleted, or is of another server (or of this one before a \
+                    restore)."
+                .to_owned();
+        }
+    };
+    if written.reason == R::CredentialClockUnsure {
+        return format!("{} That may be why; or {other}.", written.message);
+    }
+    if !token.fault.is_empty() {
+        return format!("Whether it has ended it does not tell ({}). It has, or {other}.", token.fault);
+    }
+    let end = if token.expires_at.is_some() { "It has not ended" } else { "It has no end" };
+    format!("{end} by its own claims: {other}.")
+}
+
+/// Why a server may refuse a client certificate.
+fn why_no_certificate(written: &Verdict) -> String {
+    let why = "Its authority is none that this server takes client certificates from, or it has ended by the server's clock.";
+    match written.reason {
+        R::CredentialClockUnsure => format!("{why} {}", written.message),
+        _ => why.to_owned(),
     }
 }
 
@@ -356,8 +404,10 @@ fn accepted(call: &CredentialCall, written: Verdict, asked: &str) -> Verdict {
         )
         .answered(),
         // Rancher calls it switched off or gone.
-        _ if written.status == Status::False => {
-            written.also(&format!("And yet it is accepted ({asked}).")).answered()
+        R::CredentialRefused | R::CredentialGone => {
+            let words = format!("And yet it is accepted ({asked}): that need not last.");
+            let lasting = Verdict { status: Status::True, severity: Severity::Warn, ..written };
+            lasting.also(&words).answered()
         }
         _ => written.also(&ok),
     }

@@ -156,9 +156,17 @@ impl Verdict {
         self
     }
 
-    /// The worse of two; the first of equals.
-    fn or_worse(self, other: Verdict) -> Verdict {
-        if badness(other.status, other.severity) > badness(self.status, self.severity) { other } else { self }
+    /// The worse of two, the first of equals, and what the other says behind it.
+    fn beside(self, other: Verdict) -> Verdict {
+        let is_worse = badness(other.status, other.severity) > badness(self.status, self.severity);
+        let (worse, lesser) = if is_worse { (other, self) } else { (self, other) };
+        let advice = match lesser.severity {
+            Severity::Ok | Severity::Info => worse.advice.clone(),
+            _ if lesser.advice == worse.advice => worse.advice.clone(),
+            _ => format!("{} {}", worse.advice, lesser.advice).trim().to_owned(),
+        };
+        let answered = worse.answered || lesser.answered;
+        Verdict { advice, answered, ..worse }.also(&lesser.message)
     }
 
     fn into_finding(self, view: &View) -> Finding {

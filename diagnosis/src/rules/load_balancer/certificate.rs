@@ -3,19 +3,21 @@
 use std::time::Duration;
 
 use outrider_protocol::{
-    BalancerMode, BalancerService, CertificateFacts, ConditionType, Fact, LoadBalancerFacts, ProbeTarget,
-    ReasonCode as R, Severity, Status, Timestamp, TlsFacts,
+    BalancerMode, BalancerService, CertificateFacts, ConditionType, Fact, LoadBalancerFacts, NodeFacts,
+    ProbeTarget, ReasonCode as R, Severity, Status, Timestamp, TlsFacts,
 };
 
 use super::chain;
 use crate::finding::Finding;
+use crate::rules::clock::{Trust, Validity};
 use crate::wording::{Span, names};
 
 const TYPE: ConditionType = ConditionType::LoadBalancerReachable;
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// The worst finding over every handshake; `None` when no certificate was seen or all are good.
-pub(super) fn judge(b: &LoadBalancerFacts, at: Timestamp, now: Timestamp, days: [i64; 3]) -> Option<Finding> {
+pub(super) fn judge(b: &LoadBalancerFacts, at: Timestamp, facts: &NodeFacts) -> Option<Finding> {
+    let clock = Trust::of(facts);
     // In L4 clients are shown what the backend shows that they come to.
     let is_shown = |target: &ProbeTarget| match target {
         ProbeTarget::Balancer => true,
@@ -23,7 +25,7 @@ pub(super) fn judge(b: &LoadBalancerFacts, at: Timestamp, now: Timestamp, days: 
     };
     let seen = b.probes.iter().filter(|p| is_shown(&p.target));
     let seen = seen.filter_map(|p| p.tls.value().map(|tls| (p.peer.as_str(), tls)));
-    let found = seen.filter_map(|(peer, tls)| handshake(b, peer, tls, at, now, days));
+    let found = seen.filter_map(|(peer, tls)| handshake(b, peer, tls, at, facts, &clock));
     // The first of the worst, so that tries in another order do not change the words.
     found.fold(None, |worst: Option<Finding>, f| match &worst {
         Some(w) if (w.status == Status::False, w.severity) >= (f.status == Status::False, f.severity) => {
@@ -38,38 +40,31 @@ fn handshake(
     peer: &str,
     tls: &TlsFacts,
     at: Timestamp,
-    now: Timestamp,
-    days: [i64; 3],
+    facts: &NodeFacts,
+    clock: &Trust,
 ) -> Option<Finding> {
     let leaf = tls.chain.first()?;
     let new =
         |status, severity, reason, message: String| Finding::new(TYPE, status, severity, reason, at, message);
-
+    let days = facts.thresholds.certificate_days;
     let needed = needed(tls, at);
-    if let Some(ended) = needed.iter().find(|c| c.not_after <= now) {
-        let which = if std::ptr::eq(*ended, leaf) { "The certificate" } else { "An issuer's certificate" };
-        let message = format!(
-            "{which} at {peer} ended {} ago, on {} ({}).",
-            Span(now.since(ended.not_after)),
-            ended.not_after,
-            ended.subject
-        );
-        return Some(
-            new(Status::False, Severity::Error, R::BalancerCertificateEnding, message)
-                .advice("Renew it where TLS ends (the balancer in L7, Rancher's ingress in L4). If it looks valid elsewhere, check this clock."),
-        );
-    }
-    if let Some(early) = needed.iter().find(|c| c.not_before > now) {
-        let message = format!(
-            "The certificate at {peer} is not valid before {}, {} from now by this clock ({}).",
-            early.not_before,
-            Span(early.not_before.since(now)),
-            early.subject
-        );
-        return Some(
-            new(Status::False, Severity::Error, R::BalancerCertificateWrong, message)
-                .advice("Compare the clocks first (ClockSynchronized): a clock that is behind makes every new certificate look so."),
-        );
+    let dated = dated(&needed, facts.now, days)?;
+    let words = dated.words(peer, facts.now, leaf);
+    let doubt = clock.doubt(dated.validity, |now| {
+        self::dated(&needed, now, days).map_or(dated.validity, |there| there.validity)
+    });
+    match (dated.validity, &doubt) {
+        (Validity::Ended, None) => {
+            return Some(
+                new(Status::False, Severity::Error, R::BalancerCertificateEnding, words).advice(RENEW),
+            );
+        }
+        (Validity::NotYet, None) => {
+            return Some(new(Status::False, Severity::Error, R::BalancerCertificateWrong, words).advice(
+                "Compare the clocks first (ClockSynchronized): a clock that is behind makes every new certificate look so.",
+            ));
+        }
+        _ => {}
     }
     if !tls.name_matches {
         let message = format!(
@@ -83,6 +78,14 @@ fn handshake(
                 "Issue a certificate whose subject alternative names hold the Rancher host name (and its address, if \
                  people use that), or correct the URL.",
             ),
+        );
+    }
+    if let Some(doubt) = doubt {
+        let severity = dated.validity.severity().max(Severity::Warn);
+        let if_right = if dated.validity == Validity::Ended { RENEW } else { "" };
+        return Some(
+            new(Status::Unknown, severity, R::CertificateClockUnsure, doubt.on(&words))
+                .advice(doubt.advice(if_right)),
         );
     }
     // A cluster's own ports are served by its own CA, which this machine need not know.
@@ -101,8 +104,9 @@ fn handshake(
         }
         if why.contains("by this clock") {
             let message = format!("By its dates the certificate at {peer} is not trusted: {why}.");
-            let clock = "Compare the clocks first (ClockSynchronized): by the coordinator's the certificate is in date, by \
-                         this machine's it is not.";
+            let clock = "Compare the clocks first (ClockSynchronized): by their own dates, all that were sent are good now. If \
+                         this clock is right, the root has ended that this machine knows: renew it in its store, or in ca of \
+                         [[load_balancer]].";
             return Some(
                 new(Status::True, Severity::Warn, R::BalancerCertificateWrong, message).advice(clock),
             );
@@ -120,7 +124,13 @@ fn handshake(
             "Let ca in [[load_balancer]] name a PEM file with the certificate of the CA, which Outrider may read.",
         ));
     }
-    ending(leaf, peer, at, now, days).or_else(|| left_over(tls, peer, at, now))
+    if let Validity::Ending(severity) = dated.validity {
+        return Some(
+            new(Status::True, severity, R::BalancerCertificateEnding, words)
+                .advice("Renew it where TLS ends, then see that the new one is served here too: renewed on disk is not served."),
+        );
+    }
+    left_over(tls, peer, at, facts.now)
 }
 
 /// What the agent says of a certificate whose extended key usage leaves servers out.
@@ -173,39 +183,66 @@ fn left_over(tls: &TlsFacts, peer: &str, at: Timestamp, now: Timestamp) -> Optio
     ))
 }
 
-fn ending(
-    leaf: &CertificateFacts,
-    peer: &str,
-    at: Timestamp,
-    now: Timestamp,
-    days: [i64; 3],
-) -> Option<Finding> {
+const RENEW: &str = "Renew it where TLS ends (the balancer in L7, Rancher's ingress in L4). If it looks valid elsewhere, check this \
+                     clock.";
+
+/// What the dates of a chain say at one moment, and the certificate that decides.
+struct Dated<'a> {
+    validity: Validity,
+    certificate: &'a CertificateFacts,
+}
+
+fn dated<'a>(chain: &[&'a CertificateFacts], now: Timestamp, days: [i64; 3]) -> Option<Dated<'a>> {
+    let of =
+        |validity, certificate: &&'a CertificateFacts| Some(Dated { validity, certificate: *certificate });
+    if let Some(ended) = chain.iter().find(|c| c.not_after <= now) {
+        return of(Validity::Ended, ended);
+    }
+    if let Some(early) = chain.iter().find(|c| c.not_before > now) {
+        return of(Validity::NotYet, early);
+    }
+    let leaf = chain.first()?;
     let left = leaf.not_after.since(now);
     let life = leaf.not_after.since(leaf.not_before);
     // Fixed numbers of days suit certificates of a year; one of 90 days is renewed with 30 left and must not warn then.
     let limit = |days: i64, share: u32| {
         (DAY * u32::try_from(days.clamp(0, 36_500)).unwrap_or_default()).min(life / share)
     };
-    let severity = if left <= limit(days[2], 12) {
-        Severity::Error
+    let validity = if left <= limit(days[2], 12) {
+        Validity::Ending(Severity::Error)
     } else if left <= limit(days[1], 4) {
-        Severity::Warn
+        Validity::Ending(Severity::Warn)
     } else if left <= limit(days[0], 3) {
-        Severity::Info
+        Validity::Ending(Severity::Info)
     } else {
-        return None;
+        Validity::Good
     };
-    let message = format!(
-        "The certificate at {peer} ends in {}, on {} ({}; it was made for {}).",
-        Span(left),
-        leaf.not_after,
-        leaf.subject,
-        Span(life)
-    );
-    Some(
-        Finding::new(TYPE, Status::True, severity, R::BalancerCertificateEnding, at, message)
-            .advice("Renew it where TLS ends, then see that the new one is served here too: renewed on disk is not served."),
-    )
+    of(validity, leaf)
+}
+
+impl Dated<'_> {
+    fn words(&self, peer: &str, now: Timestamp, leaf: &CertificateFacts) -> String {
+        let Dated { certificate, validity } = self;
+        let (from, end, subject) = (certificate.not_before, certificate.not_after, &certificate.subject);
+        let which =
+            if std::ptr::eq(*certificate, leaf) { "The certificate" } else { "An issuer's certificate" };
+        match validity {
+            Validity::Ended => {
+                format!("{which} at {peer} ended {} ago, on {end} ({subject}).", Span(now.since(end)))
+            }
+            Validity::NotYet => {
+                let to_come = Span(from.since(now));
+                format!(
+                    "{which} at {peer} is not valid before {from}, {to_come} from now by this clock ({subject})."
+                )
+            }
+            _ => format!(
+                "{which} at {peer} ends in {}, on {end} ({subject}; it was made for {}).",
+                Span(end.since(now)),
+                Span(end.since(from))
+            ),
+        }
+    }
 }
 
 fn sans(leaf: &CertificateFacts) -> String {

@@ -51,8 +51,7 @@ pub(super) fn judge(out: &mut Judgement, balancers: &[LoadBalancerFacts], facts:
             continue;
         }
         out.findings.push(websocket::judge(balancer, at).subject(balancer.name.clone()));
-        let now = crate::rules::true_now(facts);
-        out.findings.push(ca::judge(balancer, at, now).subject(balancer.name.clone()));
+        out.findings.push(ca::judge(balancer, at, facts).subject(balancer.name.clone()));
     }
 }
 

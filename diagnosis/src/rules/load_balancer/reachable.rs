@@ -152,8 +152,7 @@ fn finding(b: &LoadBalancerFacts, at: Timestamp, facts: &NodeFacts) -> Finding {
              old for both.",
         );
     }
-    let now = crate::rules::true_now(facts);
-    if let Some(certificate) = certificate::judge(b, at, now, facts.thresholds.certificate_days) {
+    if let Some(certificate) = certificate::judge(b, at, facts) {
         return certificate;
     }
     if let Some(moved) = moved::judge(b, facts.now) {

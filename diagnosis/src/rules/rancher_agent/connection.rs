@@ -4,6 +4,7 @@ use outrider_protocol::{Fact, GuardedFile, ReasonCode as R, Severity, Status};
 
 use super::{RAISE, View, pinned};
 use crate::candidate::Candidate;
+use crate::rules::clock::Validity;
 use crate::wording::{Count, Moment, Span, names};
 
 /// Days before the end of a pinned authority that are worth a word.
@@ -107,15 +108,20 @@ fn trust(view: &View<'_>) -> Option<Candidate> {
     match &connection.authorities {
         Fact::Known { value, .. } if !value.is_empty() => {
             let last = value.iter().max_by_key(|ca| ca.not_after)?;
-            let left = last.not_after.since(view.now);
-            let ended = last.not_after <= view.now;
-            if !ended && left.as_secs() >= AHEAD * DAY {
+            let validity = |now| match last.not_after.since(now) {
+                _ if last.not_after <= now => Validity::Ended,
+                left if left.as_secs() < AHEAD * DAY => Validity::Ending(Severity::Warn),
+                _ => Validity::Good,
+            };
+            let here = validity(view.now);
+            let doubt = view.clock.doubt(here, validity);
+            if here == Validity::Good && doubt.is_none() {
                 return None;
             }
-            let (severity, what) = match (ended, strict) {
-                (true, true) => (Severity::Error, format!("ended on {}", Moment(last.not_after))),
-                (true, false) => (Severity::Warn, format!("ended on {}", Moment(last.not_after))),
-                _ => (Severity::Warn, format!("ends in {}", Span(left))),
+            let severity = if strict { here.severity() } else { Severity::Warn }.max(Severity::Warn);
+            let what = match here {
+                Validity::Ended => format!("ended on {}", Moment(last.not_after)),
+                _ => format!("ends in {}", Span(last.not_after.since(view.now))),
             };
             let then = if strict {
                 ""
@@ -126,10 +132,18 @@ fn trust(view: &View<'_>) -> Option<Candidate> {
                 "The authority that rancher-system-agent pins for {server} ({}) {what}.{then}",
                 last.subject
             );
-            let when = if ended { "at once" } else { "before the old one ends" };
-            Some(Candidate::fault(severity, R::RancherAgentCaUnfit, message).advice(format!(
-                "Renew Rancher's CA (setting cacerts), and register the nodes again with its new checksum {when}."
-            )))
+            let renew = if here == Validity::Ended {
+                "Renew Rancher's CA (setting cacerts), and register the nodes again with its new checksum at once."
+            } else {
+                "Renew Rancher's CA (setting cacerts), and register the nodes again with its new checksum before the old one ends."
+            };
+            if let Some(doubt) = doubt {
+                let if_right = if here == Validity::Ended { renew } else { "" };
+                let unsure =
+                    Candidate::new(Status::Unknown, severity, R::CertificateClockUnsure, doubt.on(&message));
+                return Some(unsure.advice(doubt.advice(if_right)));
+            }
+            Some(Candidate::fault(severity, R::RancherAgentCaUnfit, message).advice(renew))
         }
         Fact::Absent { .. } | Fact::Known { .. } if strict => {
             let message = format!(

@@ -18,6 +18,7 @@ use outrider_protocol::{
 
 use crate::candidate::worst;
 use crate::finding::{Blind, Judgement};
+use crate::rules::clock::Trust;
 
 const TYPE: ConditionType = ConditionType::RancherAgentReady;
 /// An upgrade of the agent restarts it once.
@@ -41,8 +42,8 @@ pub(super) fn judge(out: &mut Judgement, rancher: &RancherAgentFacts, at: Timest
         }
     };
     let balancers = facts.checks.load_balancer.as_ref().and_then(Fact::value);
-    let view =
-        View { agent, at, now: super::true_now(facts), balancers: balancers.map_or(&[], Vec::as_slice) };
+    let balancers = balancers.map_or(&[][..], Vec::as_slice);
+    let view = View { agent, at, now: facts.now, clock: Trust::of(facts), balancers };
     let mut own = unit::candidates(&view);
     own.extend(plans::candidates(&view));
     out.findings.extend(worst(TYPE, String::new(), at, CLEAR, own));
@@ -54,6 +55,7 @@ struct View<'a> {
     agent: &'a SystemAgent,
     at: Timestamp,
     now: Timestamp,
+    clock: Trust,
     /// What this node's tries at balancers were shown.
     balancers: &'a [LoadBalancerFacts],
 }

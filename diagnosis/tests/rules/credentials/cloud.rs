@@ -73,6 +73,19 @@ fn the_annotation_is_read_in_every_shape_it_comes_in() {
     for malformed in ["", "-1", "tomorrow", "2026-12-01T00:00:00Z", "99999999999999999", "1.5"] {
         expect(&annotated(malformed), T::Unknown, S::Info, R::CredentialEndUnknown, &["no time"]);
     }
+    // It may be left over, and the one better source was not read.
+    for (text, severity) in [(soon, S::Error), (over, S::Error), (ahead(100 * DAY).as_millis(), S::Info)] {
+        let words = [
+            "left over from before a renewal",
+            "itself could not be read",
+            "get tokens.management.cattle.io",
+        ];
+        let found = annotated(&text.to_string());
+        expect(&found, found.status, severity, found.reason.clone(), &words);
+    }
+    let malformed = annotated("next week");
+    let words = ["token kubeconfig-user-x could not be read", "no time", "get tokens.management.cattle.io"];
+    expect(&malformed, T::Unknown, S::Info, R::CredentialEndUnknown, &words);
     let absent = only(|c| c.token = unknown(UnknownCause::Forbidden));
     expect(&absent, T::Unknown, S::Info, R::CredentialEndUnknown, &["could not be read"]);
     let lasting = only(|c| (c.token, c.made_to_last) = (unknown(UnknownCause::Forbidden), true));
@@ -86,6 +99,8 @@ fn one_token_in_two_credentials_is_told_of_both() {
         let found = cloud(vec![never("cc-1"), never("cc-2")], id);
         expect(&found, T::True, S::Warn, R::CredentialShared, &["kubeconfig-user-x", "refuses"]);
     }
+    let ending = cloud(vec![credential("cc-1"), credential("cc-2")], "cc-1");
+    expect(&ending, T::True, S::Warn, R::CredentialEnding, &["10 days", "refuses"]);
 }
 
 #[test]

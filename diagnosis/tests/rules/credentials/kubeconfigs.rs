@@ -149,14 +149,7 @@ fn answers_are_told_apart() {
 #[test]
 fn ranchers_own_word_on_a_token_counts() {
     let told = |token: Fact<RancherToken>| {
-        let call = CredentialCall {
-            request: "GET /version".into(),
-            status: 200,
-            calls: 1,
-            refused: 0,
-            said: String::new(),
-            token: Some(token),
-        };
+        let call = CredentialCall { token: Some(token), ..world::credential_call(200) };
         let found = file(KubeconfigPurpose::Configured, ranchers());
         one(KubeconfigFacts { call: known(call), ..found })
     };
@@ -174,9 +167,119 @@ fn ranchers_own_word_on_a_token_counts() {
     let never = rancher_token(0, ago(40 * DAY), None);
     expect(&told(known(never.clone())), T::True, S::Ok, R::CredentialsGood, &["never", "is accepted"]);
     let off = never.with(|t| t.enabled = Some(false));
-    expect(&told(known(off)), T::False, S::Error, R::CredentialRefused, &["switched off", "And yet"]);
+    let off = told(known(off));
+    expect(&off, T::True, S::Warn, R::CredentialRefused, &["switched off", "And yet it is accepted"]);
+    assert!(!off.message.contains("not accepted"), "{off:#?}");
     let unread = told(unknown(UnknownCause::Forbidden));
     expect(&unread, T::True, S::Info, R::CredentialsGood, &["accepted", "only Rancher knows"]);
+}
+
+/// A token that says this of itself, refused by its server with 401.
+fn refused(clock_kept: bool, form: TokenForm, change: impl FnOnce(&mut TokenFacts)) -> Finding {
+    let told = token(form, "system:serviceaccount:prod:csi", None).with(change);
+    let content = KubeconfigContent { token: Some(known(told)), ..service_account(None) };
+    let found = KubeconfigFacts {
+        call: answered(401, 3, 3, "Unauthorized"),
+        ..file(KubeconfigPurpose::Configured, content)
+    };
+    let mut facts = facts(vec![found], None);
+    if let Some(Fact::Known { value, .. }) = &mut facts.checks.clock
+        && !clock_kept
+    {
+        value.kernel = known(KernelClock { synchronized: false, estimated_error_us: 1, maximum_error_us: 1 });
+        value.coordinator = Fact::not_applicable("none", now());
+    }
+    of(&facts, "")
+}
+
+#[test]
+fn a_refusal_says_of_the_end_what_the_token_says_and_no_more() {
+    use TokenForm::{Jwt, Opaque, ServiceAccount};
+    let not_ended = "It has not ended by its own claims";
+    let past = |t: &mut TokenFacts| t.expires_at = Some(ago(2 * DAY));
+    let future = |t: &mut TokenFacts| t.expires_at = Some(ahead(200 * DAY));
+    for (found, words) in [
+        (
+            refused(true, ServiceAccount, future),
+            vec![not_ended, "ServiceAccount or its Secret was deleted", "another key"],
+        ),
+        (refused(true, ServiceAccount, |_| ()), vec!["It has no end by its own claims", "another key"]),
+        (refused(true, Jwt, future), vec![not_ended, "revoked", "issuer"]),
+        (refused(true, Opaque, |_| ()), vec!["says nothing of itself", "has ended, was deleted"]),
+        (
+            refused(true, Jwt, |t| t.fault = "its claims are no JSON".into()),
+            vec!["does not tell (its claims are no JSON)"],
+        ),
+        (
+            refused(true, ServiceAccount, |t| t.not_before = Some(ahead(DAY))),
+            vec!["is not valid before", "That may be why", "another key"],
+        ),
+        (
+            refused(false, ServiceAccount, past),
+            vec!["By this clock", "ended 2 days ago", "nobody keeps this clock", "That may be why"],
+        ),
+    ] {
+        expect(&found, T::False, S::Error, R::CredentialRefused, &words);
+        assert_eq!(found.message.contains(not_ended), words[0] == not_ended, "{found:#?}");
+    }
+    let ended = refused(true, ServiceAccount, past);
+    expect(&ended, T::False, S::Error, R::CredentialExpired, &["ended 2 days ago", "401 to 3 of 3"]);
+    assert!(!ended.advice.contains("before"), "{ended:#?}");
+    let certificate = KubeconfigFacts {
+        call: answered(401, 3, 3, "Unauthorized"),
+        ..file(KubeconfigPurpose::Admin, with_certificate(ago(DAY)))
+    };
+    let mut facts = facts(vec![certificate], None);
+    facts.checks.clock = None;
+    let words = ["takes client certificates from", "By this clock", "ended 24 h ago"];
+    expect(&of(&facts, ""), T::False, S::Error, R::CredentialRefused, &words);
+}
+
+#[test]
+fn a_right_that_lacks_is_said_of_a_credential_that_ends_too() {
+    let forbidden = || answered(403, 1, 0, "User \"x\" cannot list resource \"nodes\"");
+    let soon = file(KubeconfigPurpose::Configured, service_account(Some(ahead(3 * DAY))));
+    let words =
+        ["ends in 3 days", "forbidden", "cannot list resource", "Get a new one", "verb and the resource"];
+    expect(
+        &one(KubeconfigFacts { call: forbidden(), ..soon.clone() }),
+        T::True,
+        S::Error,
+        R::CredentialEnding,
+        &words,
+    );
+    let mut unkept = facts(vec![KubeconfigFacts { call: forbidden(), ..soon.clone() }], None);
+    unkept.checks.clock = None;
+    expect(&of(&unkept, ""), T::Unknown, S::Error, R::CredentialClockUnsure, &["By this clock", "forbidden"]);
+    let gone = one(KubeconfigFacts { call: answered(404, 1, 0, "not found"), ..soon });
+    expect(&gone, T::False, S::Error, R::CredentialGone, &["answers 404", "ends in 3 days"]);
+}
+
+#[test]
+fn a_handshake_that_ends_at_the_client_certificate_is_a_refusal_of_it() {
+    let ended = |content: KubeconfigContent| {
+        let call = Fact::unknown(
+            UnknownCause::Unauthenticated,
+            "the peer refused our client certificate (HandshakeFailure)",
+            VIP,
+            now(),
+        );
+        one(KubeconfigFacts { call, ..file(KubeconfigPurpose::Configured, content) })
+    };
+    let words =
+        ["does not accept the client certificate", "HandshakeFailure", "takes client certificates from"];
+    let shown = ended(with_certificate(ahead(300 * DAY)));
+    expect(&shown, T::False, S::Error, R::CredentialRefused, &words);
+    let past = ended(with_certificate(ago(DAY)));
+    expect(&past, T::False, S::Error, R::CredentialExpired, &["ended 24 h ago", "HandshakeFailure"]);
+    let none = ended(service_account(None));
+    expect(
+        &none,
+        T::Unknown,
+        S::Warn,
+        R::Unauthenticated,
+        &["wants a client certificate", "which this kubeconfig does not hold"],
+    );
 }
 
 #[test]

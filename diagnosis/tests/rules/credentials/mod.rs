@@ -69,8 +69,7 @@ fn file(purpose: KubeconfigPurpose, content: KubeconfigContent) -> KubeconfigFac
 }
 
 fn answered(status: u16, calls: u32, refused: u32, said: &str) -> Fact<CredentialCall> {
-    let request = "GET /version".to_owned();
-    known(CredentialCall { request, status, calls, refused, said: said.into(), token: None })
+    known(CredentialCall { calls, refused, said: said.into(), ..world::credential_call(status) })
 }
 
 fn facts(kubeconfigs: Vec<KubeconfigFacts>, rancher: Option<Fact<CloudCredentials>>) -> NodeFacts {

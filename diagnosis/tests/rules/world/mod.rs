@@ -53,6 +53,7 @@ impl Change for ClockFacts {}
 impl Change for CloudInitFacts {}
 impl Change for GuestAgentFacts {}
 impl Change for NodeFacts {}
+impl Change for CredentialsFacts {}
 impl Change for AgentFacts {}
 impl Change for LoadBalancerFacts {}
 impl Change for FilesystemFacts {}
@@ -434,6 +435,18 @@ pub fn server(members: usize) -> NodeFacts {
 // ---- credentials ----
 
 /// The cloud provider's kubeconfig with a token that has no end, accepted.
+/// One request with a credential, and the answer to it.
+pub fn credential_call(status: u16) -> CredentialCall {
+    CredentialCall {
+        request: "GET /version".into(),
+        status,
+        calls: 1,
+        refused: 0,
+        said: String::new(),
+        token: None,
+    }
+}
+
 pub fn credentials() -> CredentialsFacts {
     let token = TokenFacts {
         form: TokenForm::ServiceAccount,
@@ -453,20 +466,12 @@ pub fn credentials() -> CredentialsFacts {
         token: Some(known(token)),
         ..KubeconfigContent::default()
     };
-    let call = CredentialCall {
-        request: "GET /version".into(),
-        status: 200,
-        calls: 1,
-        refused: 0,
-        said: String::new(),
-        token: None,
-    };
     let kubeconfig = KubeconfigFacts {
         path: "/etc/kubernetes/cloud-config".into(),
         purpose: KubeconfigPurpose::CloudProvider,
         world_readable: false,
         content: known(content),
-        call: known(call),
+        call: known(credential_call(200)),
     };
     let rancher = Fact::not_applicable("[credentials] names no rancher_kubeconfig", now());
     CredentialsFacts { kubeconfigs: vec![kubeconfig], rancher, rancher_cluster: None }

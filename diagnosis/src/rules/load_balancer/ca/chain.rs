@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use outrider_protocol::{
-    CertificateFacts, ProbeTarget, ReasonCode as R, Severity, Status, Timestamp, UnknownCause,
+    CertificateFacts, NodeFacts, ProbeTarget, ReasonCode as R, Severity, Status, UnknownCause,
 };
 
 use super::{Mode, TYPE, View};
 use crate::finding::Finding;
+use crate::rules::clock::{Trust, Validity};
 use crate::wording::{Moment, Span, names};
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -71,23 +72,41 @@ impl View<'_> {
     }
 
     /// The published CA itself comes to its end.
-    pub(super) fn ending(&self, now: Timestamp) -> Option<Finding> {
+    pub(super) fn ending(&self, facts: &NodeFacts) -> Option<Finding> {
         let all = self.ca.certificates.value()?;
+        let now = facts.now;
         let counts = |c: &&CertificateFacts| self.is_needed(c, all);
         let first = all.iter().filter(counts).min_by_key(|c| c.not_after)?;
-        let left = first.not_after.since(now);
-        let (status, severity, when) = if first.not_after <= now {
-            (Status::False, Severity::Error, format!("ended on {}", Moment(first.not_after)))
-        } else if left < DAY * 30 {
-            (Status::True, Severity::Warn, format!("ends in {}, on {}", Span(left), Moment(first.not_after)))
-        } else {
-            return all.iter().find(|c| c.not_after <= now && !counts(c)).map(|c| self.old(c));
+        let validity = |now| match first.not_after.since(now) {
+            _ if first.not_after <= now => Validity::Ended,
+            left if left < DAY * 30 => Validity::Ending(Severity::Warn),
+            _ => Validity::Good,
+        };
+        let (here, trust) = (validity(now), Trust::of(facts));
+        let doubt = trust.doubt(here, validity);
+        let (status, when) = match here {
+            Validity::Ended => (Status::False, format!("ended on {}", Moment(first.not_after))),
+            Validity::Good if doubt.is_none() => {
+                return all.iter().find(|c| c.not_after <= now && !counts(c)).map(|c| self.old(c));
+            }
+            _ => {
+                let left = Span(first.not_after.since(now));
+                (Status::True, format!("ends in {left}, on {}", Moment(first.not_after)))
+            }
         };
         let message = format!("A CA that {} publishes at /cacerts {when}: {}.", self.b.host, first.subject);
-        Some(self.new_finding(status, severity, R::CertificateAuthorityEnding, message).advice(
-            "Issue a new CA and a server certificate by it, put the new PEM into the secret tls-ca in cattle-system, and \
-             give every node the new checksum before the old CA ends.",
-        ))
+        let renew = format!(
+            "Issue a new CA and a server certificate by it, put the new PEM into the secret tls-ca in cattle-system, and give \
+             every node the new checksum{}.",
+            if here == Validity::Ended { "" } else { " before the old CA ends" }
+        );
+        if let Some(doubt) = doubt {
+            let severity = here.severity().max(Severity::Warn);
+            let unsure =
+                self.new_finding(Status::Unknown, severity, R::CertificateClockUnsure, doubt.on(&message));
+            return Some(unsure.advice(doubt.advice(if here == Validity::Ended { &renew } else { "" })));
+        }
+        Some(self.new_finding(status, here.severity(), R::CertificateAuthorityEnding, message).advice(renew))
     }
 
     /// Whether the served chain hangs on a published certificate: of those that issued it, and of two of one name the one

@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use outrider_protocol::{
-    CaFacts, ConditionType, Fact, LoadBalancerFacts, ProbeKind as K, ProbeTarget, ReasonCode as R, Severity,
-    Status, Timestamp, UnknownCause,
+    CaFacts, ConditionType, Fact, LoadBalancerFacts, NodeFacts, ProbeKind as K, ProbeTarget, ReasonCode as R,
+    Severity, Status, Timestamp, UnknownCause,
 };
 
 use self::checksum::{expected, malformed};
@@ -27,8 +27,8 @@ const RAISE: Duration = Duration::from_secs(30);
 const CLEAR: Duration = Duration::from_secs(30);
 const NAMED: usize = 6;
 
-pub(super) fn judge(b: &LoadBalancerFacts, at: Timestamp, now: Timestamp) -> Finding {
-    finding(b, at, now).waits(RAISE, CLEAR)
+pub(super) fn judge(b: &LoadBalancerFacts, at: Timestamp, facts: &NodeFacts) -> Finding {
+    finding(b, at, facts).waits(RAISE, CLEAR)
 }
 
 /// How agents verify.
@@ -46,7 +46,7 @@ struct View<'a> {
     mode: Mode,
 }
 
-fn finding(b: &LoadBalancerFacts, at: Timestamp, now: Timestamp) -> Finding {
+fn finding(b: &LoadBalancerFacts, at: Timestamp, facts: &NodeFacts) -> Finding {
     let unknown = |cause: &UnknownCause, why: String| {
         let message = format!("What {} publishes at /cacerts cannot be told: {why}.", b.host);
         let found = Finding::unknown(TYPE, cause, Severity::Info, at, message);
@@ -99,7 +99,7 @@ fn finding(b: &LoadBalancerFacts, at: Timestamp, now: Timestamp) -> Finding {
         .or_else(|| view.empty())
         .or_else(|| view.mismatch())
         .or_else(|| view.chain())
-        .or_else(|| view.ending(now))
+        .or_else(|| view.ending(facts))
         .unwrap_or_else(|| view.good())
 }
 
