@@ -130,7 +130,8 @@ pub async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
     })?;
     let wanted =
         Arc::new(Wanted { identity: config.client_auth_cert_resolver.clone(), shown: OnceLock::new() });
-    let config = ClientConfig { client_auth_cert_resolver: wanted.clone(), ..ClientConfig::clone(&config) };
+    let mut config = ClientConfig::clone(&config);
+    config.client_auth_cert_resolver = wanted.clone();
     let shaken = tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, stream).await;
     shaken.map_err(|error| match error.kind() {
         std::io::ErrorKind::UnexpectedEof => {

@@ -47,10 +47,11 @@ async fn files_that_no_client_can_use() -> Result<()> {
         );
         ensure!(finding.message.contains(words), "{finding:#?}");
     }
-    let key = rcgen::KeyPair::generate()?;
-    for (fault, days, expected) in [
-        ("client certificate ended", -1, "False CredentialExpired error"),
-        ("client certificate ends", 3, "True CredentialEnding error"),
+    let (key, other) = (rcgen::KeyPair::generate()?, rcgen::KeyPair::generate()?);
+    for (fault, days, held, expected) in [
+        ("client certificate ended", -1, &key, "False CredentialExpired error"),
+        ("client certificate ends", 3, &key, "True CredentialEnding error"),
+        ("a key of another pair", 300, &other, "False CredentialUnusable warn"),
     ] {
         let mut params = rcgen::CertificateParams::new(Vec::new())?;
         params
@@ -63,7 +64,7 @@ async fn files_that_no_client_can_use() -> Result<()> {
         let user = format!(
             "client-certificate-data: {}, client-key-data: {}",
             base64(pem.as_bytes()),
-            base64(key.serialize_pem().as_bytes())
+            base64(held.serialize_pem().as_bytes())
         );
         let disk = Disk::new()?;
         disk.write("/etc/rancher/rke2/rke2.yaml", &kubeconfig("https://127.0.0.1:1", "", &user))?;
