@@ -11,8 +11,8 @@ use outrider_protocol::{
 };
 
 use super::{Candidate, Link, Part, View};
-use crate::rules::clock::Doubt;
 pub(super) use crate::rules::clock::Validity as Verdict;
+use crate::rules::clock::{Doubt, Trust};
 use crate::wording::{Moment, Span, lower};
 
 const DAY_MS: i64 = 86_400_000;
