@@ -226,7 +226,7 @@ impl Thresholds {
             ("etcdFsyncWarnMs", self.etcd_fsync_warn_ms),
             ("etcdFsyncErrorMs", self.etcd_fsync_error_ms),
         ];
-        if let Some((field, ms)) = times.into_iter().find(|(_, ms)| !(*ms >= 0.0)) {
+        if let Some((field, ms)) = times.into_iter().find(|(_, ms)| ms.is_nan() || *ms < 0.0) {
             return Some((field, format!("is {ms}; expected 0 ms or more")));
         }
         let days: [(&str, &[i64]); 2] =

@@ -52,7 +52,7 @@ fn fails(view: &View<'_>, server: &DnsServer) -> Option<String> {
     let asked: Vec<&DnsAnswer> = answers.flat_map(|a| [&a.a, &a.aaaa]).filter_map(Fact::value).collect();
     let odd = server.nonsense.value();
     let serves = |a: &&DnsAnswer| matches!(a.code, DnsCode::NoError | DnsCode::NxDomain);
-    if asked.iter().chain(&odd).any(|a| serves(&a)) {
+    if asked.iter().chain(&odd).any(serves) {
         return None;
     }
     Some(asked.into_iter().chain(odd).next()?.code.to_string())

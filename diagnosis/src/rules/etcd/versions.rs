@@ -37,7 +37,7 @@ pub(super) fn apart(etcd: &EtcdFacts, list: &MemberList, at: Timestamp) -> Optio
         (display_name(m), own.map(|s| s.version.as_str()))
     });
     let finding = judge(told, at);
-    (finding.status == Status::False).then(|| Finding {
+    (finding.status == Status::False).then_some(Finding {
         condition_type: ConditionType::EtcdMembership,
         escalates: None,
         ..finding
