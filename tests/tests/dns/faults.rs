@@ -176,7 +176,7 @@ fn faults() -> Vec<Fault> {
             s(&["--host-record=rancher.example,198.51.100.10,2001:db8::7", "--local=/#/"]),
             NAME,
             "AddressUnroutable",
-            &["2001:db8::7", "1 of 2 IPv6"],
+            &["2001:db8::7", "1 of 2 addresses"],
         ),
         fault(
             "none",
