@@ -1,7 +1,7 @@
 //! All reports of one cluster, sorted and sorted out: whose count, by whose clock, and what each says of whom.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use outrider_protocol::{
@@ -166,7 +166,7 @@ pub(crate) struct Joined<'a> {
     /// Member ids that the list names more than once, in words.
     pub(super) repeated: Vec<String>,
     /// What is said of each member, by its id: looked up, for lists and reports may be many.
-    said: HashMap<&'a str, Vec<Said<'a>>>,
+    said: BTreeMap<&'a str, Vec<Said<'a>>>,
     /// What only a published URL tells of a member: that of endpoints without an id, and of those at which another member
     /// answers.
     unnamed: Vec<Said<'a>>,
@@ -213,7 +213,7 @@ impl<'a> Joined<'a> {
             None => (None, Vec::new()),
         };
         let sole = list.as_deref().map(view::sole_of_their_nodes).unwrap_or_default();
-        let (mut said, mut unnamed) = (HashMap::new(), Vec::new());
+        let (mut said, mut unnamed) = (BTreeMap::new(), Vec::new());
         for (place, e) in
             group.iter().enumerate().flat_map(|(i, v)| v.etcd.endpoints.iter().map(move |e| (i, e)))
         {
@@ -366,7 +366,7 @@ fn newest_nodes<'a>(group: &[View<'a>]) -> Option<(&'a [String], HashSet<&'a str
 /// majority; of groups of one size the one with the longest list, for who was begun anew alone has the shorter one, then
 /// the one whose id sorts first, so that the answer does not change from turn to turn.
 fn by_cluster(views: Vec<View<'_>>) -> (Vec<View<'_>>, Vec<View<'_>>) {
-    let mut ids: HashMap<&str, (usize, usize)> = HashMap::new();
+    let mut ids: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     for v in views.iter().filter(|v| !v.cluster_id.is_empty()) {
         let (reports, listed) = ids.entry(v.cluster_id).or_default();
         *reports += 1;

@@ -46,6 +46,9 @@ pub(super) fn partition(joined: &Joined<'_>, list: &MemberList, at: Timestamp) -
         });
         cut.extend(silent.filter_map(|(place, _)| Some((*place_of.get(&place)?, to))));
     }
+    if cut.is_empty() && !joined.group.iter().any(View::sees_no_leader) {
+        return None;
+    }
     let on_both = cut.clone();
     cut.extend(without_raft(joined, &living, &place_of));
     let part = parts(living.len(), |a, b| cut.contains(&(a, b)) && cut.contains(&(b, a)), &cut);

@@ -4,7 +4,7 @@
 //! what a member publishes for clients it does not check against anything (D11, D13).
 
 use core::net::{IpAddr, Ipv6Addr};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use outrider_protocol::{ConditionType, Member, MemberList, ReasonCode as R, Severity, Status, Timestamp};
 
@@ -226,20 +226,28 @@ struct Useless<'a> {
 /// Whether every member records loopback addresses alone, each its own: a quorum that met that way runs on one machine, where
 /// they are right (etcd's own local set-up). Two of the same address are two machines that nobody else reaches.
 fn on_one_machine(list: &MemberList, of: Use) -> bool {
-    let mut all: Vec<&str> =
-        list.members.iter().flat_map(|m| of.of(m)).map(|url| url.trim_end_matches('/')).collect();
-    let total = all.len();
-    all.sort_unstable();
-    all.dedup();
-    all.len() == total
+    let all = || list.members.iter().flat_map(|m| of.of(m)).map(|url| url.trim_end_matches('/'));
+    let distinct: BTreeSet<&str> = all().collect();
+    distinct.len() == all().count()
         && list.members.iter().all(|m| !of.of(m).is_empty())
-        && all.iter().all(|url| parts(url, of).flaws == [Flaw::Loopback])
+        && distinct.iter().all(|url| parts(url, of).flaws == [Flaw::Loopback])
 }
 
 fn useless<'a>(list: &'a MemberList, of: Use) -> Vec<Useless<'a>> {
+    let (mut sound, mut tls, mut http) = (true, false, false);
+    for p in list.members.iter().flat_map(|m| of.of(m)).map(|url| parts(url, of)) {
+        match p.flaws.is_empty() {
+            true if p.http => http = true,
+            true => tls = true,
+            false => sound = false,
+        }
+    }
+    // As good as always, and a fleet is thousands of lists.
+    let missing = of == Use::Peers && list.members.iter().any(|m| m.peer_urls.is_empty());
+    if sound && !missing && !(tls && http) {
+        return Vec::new();
+    }
     let alone = list.members.len() < 2 || on_one_machine(list, of);
-    let all = || list.members.iter().flat_map(|m| of.of(m)).map(|url| parts(url, of));
-    let tls = all().any(|p| p.flaws.is_empty() && !p.http);
     let mut found = Vec::new();
     for member in &list.members {
         let urls = of.of(member);
