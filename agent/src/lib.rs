@@ -14,6 +14,7 @@ pub mod notify;
 pub mod privileged;
 pub mod report;
 pub mod sense;
+pub mod ticks;
 
 pub use capture::capture;
 pub use daemon::{Embedding, RunError, RunOptions, run};

@@ -1,21 +1,17 @@
 //! Between two full passes over the cluster, one cheap question to the local member: is quorum there? And does anything
 //! else look different from the last pass?
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nix::sys::time::TimeSpec;
-use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use outrider_protocol::{EtcdFacts, Fact, Timestamp};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::config::EtcdSettings;
 use crate::sense::etcd::{Watched, is_refusal, poll_local, read, watch};
 use crate::sense::{SenseContext, etcd};
+use crate::ticks::Ticks;
 
 /// A change that is seen between two passes makes the next one due at once, but not more often than this.
 const APART: Duration = Duration::from_secs(5);
@@ -148,40 +144,6 @@ impl EtcdWatch {
         }
         remembered.told = Some(Instant::now());
         Some(fact)
-    }
-}
-
-/// A timer of the kernel's, which goes on by itself. One of the runtime's, set anew for every second, costs a system call
-/// each time and wakes the process twice.
-struct Ticks(AsyncFd<OwnedFd>);
-
-impl Ticks {
-    #[allow(unsafe_code)] // Waiting for a descriptor is unsafe in tokio because it could be one that somebody closes.
-    fn new(every: Duration) -> std::io::Result<Self> {
-        let timer =
-            TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC)?;
-        timer.set(Expiration::Interval(TimeSpec::from(every)), TimerSetTimeFlags::empty())?;
-        // SAFETY: the descriptor is owned by what waits for it, which nobody takes out of there.
-        Ok(Self(unsafe { AsyncFd::register_with_interest(timer.into(), Interest::READABLE)? }))
-    }
-
-    /// The next tick of `ticks`, which are made when there are none.
-    async fn next(ticks: &mut Option<Self>, every: Duration) {
-        if ticks.is_none() {
-            *ticks = Self::new(every).ok();
-        }
-        let ticked = match ticks {
-            Some(ticks) => ticks.tick().await,
-            None => Err(std::io::ErrorKind::Unsupported.into()),
-        };
-        if ticked.is_err() {
-            tokio::time::sleep(every).await;
-        }
-    }
-
-    async fn tick(&self) -> std::io::Result<()> {
-        let mut ticked = [0; 8];
-        self.0.async_io(Interest::READABLE, |timer| Ok(rustix::io::read(timer, &mut ticked)?)).await.map(drop)
     }
 }
 
