@@ -17,3 +17,4 @@ mod kube_apiserver;
 mod node;
 mod others;
 mod ports;
+mod screens;

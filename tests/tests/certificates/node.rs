@@ -27,7 +27,7 @@ pub(super) fn on_a_machine_of_its_own(test: impl FnOnce() + Send + 'static) {
         }
         let none: Option<&str> = None;
         mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).unwrap();
-        mount(Some("tmpfs"), "/var/lib", Some("tmpfs"), MsFlags::empty(), Some("size=200m,mode=755"))
+        mount(Some("tmpfs"), "/var/lib", Some("tmpfs"), MsFlags::empty(), Some("size=400m,mode=755"))
             .unwrap();
         run("ip", &["link", "set", "lo", "up"]);
         run("ip", &["address", "add", &format!("{ADDRESS}/32"), "dev", "lo"]);
