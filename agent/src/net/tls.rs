@@ -381,12 +381,15 @@ pub struct Observation {
     pub name_matches: bool,
 }
 
+/// A chain, leaf first, and whether it leads to a root.
+type Verdict = (Vec<CertificateDer<'static>>, Result<(), Failure>);
+
 /// Roots, with what they said of the chains of one pass: most tries are shown the same one, and to verify it costs a tenth of
 /// what the pass does. A verdict is of its moment, so this is not to be kept for longer than a pass.
 #[derive(Debug)]
 pub struct Anchors {
     roots: Arc<RootCertStore>,
-    verdicts: Mutex<Vec<(Vec<CertificateDer<'static>>, Result<(), Failure>)>>,
+    verdicts: Mutex<Vec<Verdict>>,
 }
 
 impl Anchors {

@@ -54,7 +54,8 @@ fn d18_nothing_is_emptied_before_a_cluster_is_seen_to_live() {
     let f = removed(4, &|_| {});
     assert!(f.advice.contains("answering with a leader: n2, n3, n4"), "{f:#?}");
     // Nobody answers, nobody is there, nobody sees a leader, or the one copy that was reset lies here.
-    let alone: [(usize, &dyn Fn(&mut EtcdFacts)); 4] = [
+    type Spoil<'a> = &'a dyn Fn(&mut EtcdFacts);
+    let alone: [(usize, Spoil<'_>); 4] = [
         (4, &|e| (2..=4).for_each(|n| kill(e, n, 300))),
         (1, &|_| {}),
         (3, &|e| (2..=3).for_each(|n| orphan(e, n))),

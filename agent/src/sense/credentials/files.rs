@@ -172,8 +172,11 @@ fn token_of(cx: &SenseContext, user: &User) -> Option<Fact<TokenFacts>> {
     })
 }
 
-/// The client certificate, in DER, and where it stands.
-fn leaf<'a>(cx: &SenseContext, user: &'a User) -> Option<Result<(&'a str, Vec<u8>), Fact<CertificateFacts>>> {
+/// Where a certificate stands, and it, in DER; or why it cannot be judged.
+type Leaf<'a> = Result<(&'a str, Vec<u8>), Fact<CertificateFacts>>;
+
+/// The client certificate, where the user has one.
+fn leaf<'a>(cx: &SenseContext, user: &'a User) -> Option<Leaf<'a>> {
     if !user.kinds().contains(&CredentialKind::ClientCertificate) {
         return None;
     }

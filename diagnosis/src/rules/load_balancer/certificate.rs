@@ -193,8 +193,7 @@ struct Dated<'a> {
 }
 
 fn dated<'a>(chain: &[&'a CertificateFacts], now: Timestamp, days: [i64; 3]) -> Option<Dated<'a>> {
-    let of =
-        |validity, certificate: &&'a CertificateFacts| Some(Dated { validity, certificate: *certificate });
+    let of = |validity, certificate: &&'a CertificateFacts| Some(Dated { validity, certificate });
     if let Some(ended) = chain.iter().find(|c| c.not_after <= now) {
         return of(Validity::Ended, ended);
     }

@@ -94,7 +94,8 @@ fn no_restart_is_promised_while_etcd_forbids_one() {
 fn what_is_found_in_the_files_goes_first_too() {
     let garbage = || unknown(UnknownCause::InvalidInput);
     let mismatched = |i: usize| move |c: &mut CertificatesFacts| c.files[i].key = Some(known(false));
-    let cases: [(&str, &str, Box<dyn Fn(&mut CertificatesFacts)>); 5] = [
+    type Spoil = Box<dyn Fn(&mut CertificatesFacts)>;
+    let cases: [(&str, &str, Spoil); 5] = [
         (
             "CertificatesValid/files",
             "server-ca.crt is missing or unreadable",
