@@ -147,7 +147,7 @@ fn cases() -> Vec<Case> {
             "claims are no base64, 401",
             token("eyJhbGciOiJSUzI1NiJ9.%%.x"),
             |_| status(401, "Unauthorized"),
-            "False CredentialUnusable warn",
+            "False CredentialRefused error",
             "no base64",
         ),
         // What a server takes is no fault, whatever it looks like; only its end cannot be told.
