@@ -114,9 +114,10 @@ fn real_expired_and_swapped_certificates() {
         // A key that is not its own.
         let key = fs::read(tls("etcd/server-client.key")).unwrap();
         fs::copy(tls("client-admin.key"), tls("etcd/server-client.key")).unwrap();
-        let (raised, broken) = node.until("the handshake ends", |c| is(c, "etcd:2379", "TlsFailed"));
+        let (raised, broken) =
+            node.until("the handshake ends", |c| is(c, "etcd:2379", "CertificateKeyMismatch"));
         let condition = about(&broken, "etcd:2379");
-        assert_eq!((condition.status, broken.code != 0), (Status::Unknown, true), "{}", broken.lines());
+        assert_eq!((condition.status, broken.code != 0), (Status::False, true), "{}", broken.lines());
         fs::write(tls("etcd/server-client.key"), key).unwrap();
         let cleared = node.until_well();
         table.timed(
