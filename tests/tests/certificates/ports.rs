@@ -193,7 +193,9 @@ fn real_expired_and_swapped_certificates() {
             };
             let odd = node.server_ca.issue("kube-apiserver", names, from, end).unwrap();
             odd.write(&pair.with_extension("crt"), &pair.with_extension("key")).unwrap();
-            fs::copy(pair.with_extension("crt"), tls("serving-kube-apiserver.crt")).unwrap();
+            for half in ["crt", "key"] {
+                fs::copy(pair.with_extension(half), tls(&format!("serving-kube-apiserver.{half}"))).unwrap();
+            }
             node.stand_in(6443, &pair, &[]);
             let (raised, odd) = node.until(fault, |c| is(c, "kube-apiserver:6443", reason));
             let condition = about(&odd, "kube-apiserver:6443");
@@ -212,6 +214,7 @@ fn real_expired_and_swapped_certificates() {
         let chain = pair.with_extension("chain");
         fs::write(&chain, middle.pem()).unwrap();
         fs::write(tls("serving-kube-apiserver.crt"), leaf.certificate.clone() + &middle.pem()).unwrap();
+        fs::copy(pair.with_extension("key"), tls("serving-kube-apiserver.key")).unwrap();
         node.stand_in(6443, &pair, &["-cert_chain", chain.to_str().unwrap()]);
         let (raised, odd) =
             node.until("the intermediate", |c| is(c, "kube-apiserver:6443", "CertificateExpired"));

@@ -59,7 +59,7 @@ fn faults() -> Vec<Fault> {
             name: "a dead backend is still used",
             made: "nothing runs on node 2, HAProxy without checks",
             reason: "DeadBackendInUse",
-            words: &["The balancer still uses what is dead", ".2 ("],
+            words: &["The balancer still uses what is dead", ".2:443 ("],
             make: |w| arrange(w, &Setup { dead: vec![2], balancer_edits: vec![NO_HEALTH_CHECK], ..well() }),
             cure: as_well,
         },
