@@ -1,6 +1,7 @@
 //! Advice to restart against whatever else of the same node forbids one, or says that this server does not come back.
 
 use super::*;
+use crate::etcd_folder::folder;
 use crate::world::{etcd_from, kill, orphan, status_mut};
 
 fn node(c: CertificatesFacts, etcd: EtcdFacts) -> NodeFacts {
@@ -9,17 +10,6 @@ fn node(c: CertificatesFacts, etcd: EtcdFacts) -> NodeFacts {
         etcd: Some(known(etcd)),
         ..CheckFacts::default()
     })
-}
-
-fn folder(change: impl FnOnce(&mut DataFolder)) -> Option<Fact<DataFolder>> {
-    let mut folder = DataFolder {
-        path: "/var/lib/rancher/rke2/server/db/etcd".into(),
-        tombstone: false,
-        reset_flag: false,
-        free_bytes: Some(50_000_000_000),
-    };
-    change(&mut folder);
-    Some(known(folder))
 }
 
 fn alarm(kind: &str, n: usize) -> Fact<Vec<AlarmFacts>> {
