@@ -24,6 +24,17 @@ open_enum! {
     }
 }
 
+impl Distribution {
+    /// RKE2 or K3s: Rancher's own, which give a member its peer URL, its election timeout and its certificates in the same ways.
+    pub fn is_ranchers(&self) -> bool {
+        matches!(self, Self::Rke2 | Self::K3s)
+    }
+}
+
+/// etcd gives up a connection on which nothing comes in after 5 s (etcd-io/etcd:server/etcdserver/api/rafthttp/peer.go,
+/// `ConnReadTimeout`); what it counts of a connection to a peer is worth something this long after a silence began.
+pub const LINK_SETTLED: Duration = Duration::from_secs(8);
+
 /// One node's view of its etcd cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -112,12 +123,10 @@ impl EtcdFacts {
     /// Whether the local member's connection to the peer `id` on port 2380 stood after `since`, as the local member counts
     /// it; `None` where nothing after that was read yet.
     ///
-    /// etcd gives up a connection on which nothing comes in after 5 s (etcd-io/etcd:server/etcdserver/api/rafthttp/peer.go,
-    /// `ConnReadTimeout`), so what it counts in the seconds after a silence began proves nothing.
+    /// What it counts in the first [`LINK_SETTLED`] of a silence proves nothing.
     pub fn link_after(&self, id: &str, since: Option<Timestamp>) -> Option<bool> {
-        const SETTLED: Duration = Duration::from_secs(8);
         let (since, metrics) = (since?, self.metrics.value()?);
-        let settled = |scrape: &EtcdScrape| scrape.at.since(since) >= SETTLED;
+        let settled = |scrape: &EtcdScrape| scrape.at.since(since) >= LINK_SETTLED;
         let latest = metrics.latest.peers.get(id).filter(|_| settled(&metrics.latest))?;
         // Versions without the gauge count what comes in; and the gauge may stay down after one of several streams ended
         // late, while another has long brought news.
@@ -134,8 +143,12 @@ impl EtcdFacts {
 
     /// Whether the local member leads the peer `id` or follows it, by its own word.
     fn leads_or_follows(&self, id: &str) -> bool {
-        let local = self.endpoints.iter().filter(|e| e.local).find_map(|e| e.status.value());
-        local.is_some_and(|s| s.leader == id || s.leader == s.member_id)
+        self.local_status().is_some_and(|s| s.leader == id || s.leader == s.member_id)
+    }
+
+    /// What this node's own member answered; `None` where it did not.
+    pub fn local_status(&self) -> Option<&EndpointStatus> {
+        self.endpoints.iter().filter(|e| e.local).find_map(|e| e.status.value())
     }
 }
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use outrider_protocol::{
-    ConditionType, Distribution, Fact, Member, MemberList, ReasonCode as R, Severity, Status, Timestamp,
+    ConditionType, Fact, Member, MemberList, ReasonCode as R, Severity, Status, Timestamp,
 };
 
 use super::{Joined, NAMED, View, learners, one_way, topology};
@@ -158,7 +158,7 @@ fn removed(joined: &Joined<'_>, list: &MemberList) -> Option<Finding> {
 /// The member that runs on the node of `v` against the address that its agent told. Only where the distribution is known
 /// to give the member that address.
 fn by_node(joined: &Joined<'_>, v: &View<'_>, list: &MemberList, tally: &Tally<'_>) -> Option<Finding> {
-    if !matches!(v.etcd.distribution, Distribution::Rke2 | Distribution::K3s) || v.local_id.is_empty() {
+    if !v.etcd.distribution.is_ranchers() || v.local_id.is_empty() {
         return None;
     }
     let addresses = &joined.node(v.node)?.network?.addresses;

@@ -77,9 +77,9 @@ impl<'a> View<'a> {
         received: Option<Received>,
         now: Timestamp,
     ) -> Self {
-        let local = || etcd.endpoints.iter().filter(|e| e.local);
-        let status = local().find_map(|e| e.status.value());
-        let matched = local().map(|e| e.member_id.as_str()).find(|id| !id.is_empty());
+        let status = etcd.local_status();
+        let matched =
+            etcd.endpoints.iter().filter(|e| e.local).map(|e| e.member_id.as_str()).find(|id| !id.is_empty());
         let between = |ours: Timestamp, its: Timestamp| ours.as_millis().saturating_sub(its.as_millis());
         let (heard, offset_ms) = match received {
             Some(r) => (r.at.min(now), between(r.at, r.sent_at)),
@@ -125,7 +125,7 @@ impl<'a> View<'a> {
 
     /// Whether the member on this node answered its own agent.
     pub(super) fn lives(&self) -> bool {
-        self.etcd.endpoints.iter().any(|e| e.local && e.status.value().is_some())
+        self.etcd.local_status().is_some()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use outrider_protocol::{Distribution, DnsServerRole as Role, Fact, ResolvConf};
+use outrider_protocol::{DnsServerRole as Role, Fact, ResolvConf};
 
 use super::resolv_conf::{self, ASKED};
 use crate::sense::SenseContext;
@@ -57,7 +57,7 @@ pub(super) fn pods(cx: &SenseContext, cluster: &Cluster, host: &Fact<ResolvConf>
             fact => fact,
         };
     }
-    if !matches!(distribution, Distribution::Rke2 | Distribution::K3s) {
+    if !distribution.is_ranchers() {
         return host.clone();
     }
     let behind = resolv_conf::read(cx, BEHIND[0]);
@@ -140,6 +140,8 @@ pub(super) fn list(
 
 #[cfg(test)]
 mod tests {
+    use outrider_protocol::Distribution;
+
     use super::super::super::prepared::Machine;
     use super::*;
     use crate::sense::cluster::Told;

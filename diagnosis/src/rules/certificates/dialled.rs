@@ -9,7 +9,7 @@ use outrider_protocol::{
 
 use super::served::covers;
 use super::{Candidate, RAISE, View, renewal};
-use crate::rules::etcd::view;
+use crate::rules::etcd::{urls, view};
 use crate::wording::{Count, names};
 
 /// This server's member, and how many there are.
@@ -37,14 +37,14 @@ pub(super) fn uncovered(
     leaf: &CertificateFacts,
 ) -> Option<Candidate> {
     let own = view.own.as_ref()?;
-    let (urls, who) = match served.name.as_str() {
-        "etcd-peer" => (&own.member.peer_urls, "the other members"),
-        "etcd" => (&own.member.client_urls, "whoever dials it there"),
+    let (urls, usual, who) = match served.name.as_str() {
+        "etcd-peer" => (&own.member.peer_urls, 2380, "the other members"),
+        "etcd" => (&own.member.client_urls, 2379, "whoever dials it there"),
         _ => return None,
     };
     let missing: Vec<(&str, &str)> = urls
         .iter()
-        .filter_map(|url| Some((url.as_str(), host_of(url)?)))
+        .filter_map(|url| Some((url.as_str(), host_of(url, usual)?)))
         .filter(|(_, host)| !leaf.sans.iter().any(|san| covers(san, host)))
         .collect();
     if missing.is_empty() {
@@ -92,11 +92,7 @@ pub(super) fn uncovered(
 }
 
 /// The host of `https://host:port`; `None` of a URL without TLS, and of one that is none.
-fn host_of(url: &str) -> Option<&str> {
-    let authority = url.strip_prefix("https://")?.split('/').next()?;
-    let host = match authority.strip_prefix('[') {
-        Some(six) => six.split(']').next()?,
-        None => authority.rsplit_once(':').map_or(authority, |(host, _)| host),
-    };
+fn host_of(url: &str, usual: u16) -> Option<&str> {
+    let (host, _) = urls::split(url.strip_prefix("https://")?.split('/').next()?, usual);
     Some(host).filter(|host| !host.is_empty())
 }

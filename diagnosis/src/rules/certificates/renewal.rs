@@ -62,7 +62,7 @@ pub(super) fn unit(view: &View<'_>) -> &'static str {
 
 /// Whether RKE2 or K3s made the certificates here, of which it is known what a start of theirs renews.
 pub(super) fn is_rancher(view: &View<'_>) -> bool {
-    matches!(view.facts.distribution, Distribution::Rke2 | Distribution::K3s)
+    view.facts.distribution.is_ranchers()
 }
 
 /// What to do about a certificate of this use that ends on `end`.

@@ -8,7 +8,7 @@
 use outrider_protocol::{CertificateUse, CertificatesFacts, Fact, NodeFacts, UnknownCause};
 
 use crate::rules::etcd::quorum::{Health, Proof, Tally, quorum_of};
-use crate::rules::etcd::{rebuilt, view};
+use crate::rules::etcd::view;
 use crate::wording::{names, upper};
 
 const NAMED: usize = 7;
@@ -66,7 +66,7 @@ impl Reserve {
         if list.members.iter().any(|m| m.id == own && m.is_learner) {
             return Self::Free;
         }
-        let tally = view::tally(etcd, &list, rebuilt::kubernetes_nodes(etcd), facts.now);
+        let tally = view::tally(etcd, &list, facts.now);
         Self::weigh(&tally, own)
     }
 
@@ -207,7 +207,7 @@ pub(super) fn is_refused(facts: &NodeFacts) -> bool {
         Some(Fact::Unknown { cause, .. }) => *cause == UnknownCause::TlsFailed,
         Some(Fact::Known { value: etcd, .. }) => {
             matches!(&etcd.members, Fact::Unknown { cause: UnknownCause::TlsFailed, .. })
-                && !etcd.endpoints.iter().any(|e| e.local && e.status.value().is_some())
+                && etcd.local_status().is_none()
         }
         _ => false,
     }

@@ -17,8 +17,7 @@ const CLEAR: Duration = Duration::from_secs(30);
 pub(super) fn beside(mut space: Finding, etcd: &EtcdFacts, at: Timestamp) -> Finding {
     let folder = etcd.data_folder.as_ref().and_then(Fact::value);
     let Some((folder, free)) = folder.and_then(|f| Some((f, f.free_bytes?))) else { return space };
-    let answers = etcd.endpoints.iter().any(|e| e.local && e.status.value().is_some());
-    if !answers || free >= NEXT_SEGMENT {
+    if etcd.local_status().is_none() || free >= NEXT_SEGMENT {
         return space;
     }
     let path = &folder.path;

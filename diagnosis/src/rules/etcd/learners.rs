@@ -333,7 +333,7 @@ impl Learner<'_> {
 
     /// K3s and RKE2 promote and take out by themselves.
     fn is_ranchers(&self) -> bool {
-        matches!(self.distribution, Some(Distribution::Rke2 | Distribution::K3s))
+        self.distribution.is_some_and(Distribution::is_ranchers)
     }
 
     /// Who promotes it, as a sentence.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use outrider_protocol::{EtcdFacts, EtcdMetrics, MemberList, PeerScrape, Status};
+use outrider_protocol::{EtcdFacts, EtcdMetrics, LINK_SETTLED, MemberList, PeerScrape, Status};
 
 use super::histogram::{Difference, Quantile};
 use super::view::name_of;
@@ -16,6 +16,11 @@ const FINE_AT_MOST: Duration = Duration::from_millis(100);
 /// Fewer round trips give no 99th percentile worth a word.
 const ENOUGH: u64 = 5;
 
+/// Both looks at the connection to the member `id`, the earlier one first; `None` where there was one only.
+fn looks<'a>(metrics: &'a EtcdMetrics, id: &str) -> Option<(&'a PeerScrape, &'a PeerScrape)> {
+    metrics.earlier.as_ref()?.peers.get(id).zip(metrics.latest.peers.get(id))
+}
+
 /// Whether the connection to the member `id` stands, as the member behind `metrics` counts it.
 pub(crate) fn link(metrics: &EtcdMetrics, id: &str) -> Status {
     let Some(latest) = metrics.latest.peers.get(id) else { return Status::Unknown };
@@ -23,25 +28,23 @@ pub(crate) fn link(metrics: &EtcdMetrics, id: &str) -> Status {
         Some(true) => Status::True,
         Some(false) => Status::False,
         // Versions without the gauge count bytes and failures: what still comes in has a way in.
-        None => {
-            let before = metrics.earlier.as_ref().and_then(|e| e.peers.get(id));
-            before.map_or(Status::Unknown, |before| by_counters(before, latest))
-        }
+        None if brings_news(metrics, id) => Status::True,
+        None => match looks(metrics, id) {
+            Some((before, latest)) if latest.sent_failures > before.sent_failures => Status::False,
+            _ => Status::Unknown,
+        },
     }
 }
 
 /// What the member behind `metrics` has not heard of the member `id`, to follow a sentence: called down now, and nothing came
 /// in between two looks. A gauge by itself may be left over from a restart, while another stream has long brought news.
 pub(crate) fn cut_for(metrics: &EtcdMetrics, id: &str) -> Option<String> {
-    const SETTLED: Duration = Duration::from_secs(8);
-    let earlier = metrics.earlier.as_ref()?;
-    let (before, latest) = (earlier.peers.get(id)?, metrics.latest.peers.get(id)?);
-    let span = metrics.latest.at.since(earlier.at);
+    let (before, latest) = looks(metrics, id)?;
+    let span = metrics.latest.at.since(metrics.earlier.as_ref()?.at);
     // A counter that began anew proves nothing of the time between.
-    let is_cut =
-        latest.active == Some(false) && latest.received_bytes <= before.received_bytes && span >= SETTLED;
     let began_anew =
         latest.received_bytes < before.received_bytes || latest.sent_failures < before.sent_failures;
+    let is_cut = latest.active == Some(false) && !brings_news(metrics, id) && span >= LINK_SETTLED;
     let failures = latest.sent_failures - before.sent_failures;
     (is_cut && !began_anew)
         .then(|| format!("0 bytes received and {failures:.0} sends failed in {}", Span(span)))
@@ -49,19 +52,7 @@ pub(crate) fn cut_for(metrics: &EtcdMetrics, id: &str) -> Option<String> {
 
 /// Whether anything came in from the member `id` between two looks.
 pub(crate) fn brings_news(metrics: &EtcdMetrics, id: &str) -> bool {
-    let before = metrics.earlier.as_ref().and_then(|e| e.peers.get(id));
-    let latest = metrics.latest.peers.get(id);
-    before.zip(latest).is_some_and(|(before, latest)| latest.received_bytes > before.received_bytes)
-}
-
-fn by_counters(before: &PeerScrape, latest: &PeerScrape) -> Status {
-    if latest.received_bytes > before.received_bytes {
-        Status::True
-    } else if latest.sent_failures > before.sent_failures {
-        Status::False
-    } else {
-        Status::Unknown
-    }
+    looks(metrics, id).is_some_and(|(before, latest)| latest.received_bytes > before.received_bytes)
 }
 
 /// Peers whose connection is counted as down, by name.

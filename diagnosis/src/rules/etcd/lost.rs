@@ -22,7 +22,7 @@ pub(super) fn advice(tally: &Tally<'_>) -> String {
         names => format!(" Do not restart {names}."),
     };
     let snapshot = tally.snapshot.as_deref().unwrap_or("none is known here");
-    let back = tally.returning(&[Health::Down, Health::Unknown]);
+    let back: Vec<&str> = tally.missing().map(|v| &*v.name).collect();
     let who = names(&back, NAMED);
     let goes_on = if tally.alarmed {
         "quorum is back then, and writes stay refused until the alarm is dealt with as EtcdSpace tells"

@@ -234,8 +234,7 @@ impl<'a> Learning<'a> {
 
 /// A learner of which the list was not read, or does not tell it.
 fn unlisted_advice(etcd: &EtcdFacts) -> String {
-    let own = etcd.endpoints.iter().filter(|e| e.local).find_map(|e| e.status.value());
-    if own.is_some_and(lacks_leader) {
+    if etcd.local_status().is_some_and(lacks_leader) {
         return "Quorum first: without a leader nobody sends this learner the log or promotes it. EtcdQuorum of a server whose \
                 member votes tells what is missing; do not restart etcd because it has no leader."
             .to_owned();

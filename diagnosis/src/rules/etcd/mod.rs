@@ -51,8 +51,7 @@ pub(crate) fn judge(out: &mut Judgement, etcd: &EtcdFacts, at: Timestamp, facts:
     match &etcd.members {
         Fact::Known { value: list, .. } => {
             let (list, repeated) = view::distinct(list);
-            let nodes = rebuilt::kubernetes_nodes(etcd);
-            let tally = view::tally(etcd, &list, nodes, facts.now);
+            let tally = view::tally(etcd, &list, facts.now);
             let quorum = quorum::judge(&tally, at);
             standing = quorum.status;
             out.findings.push(certificates::beside(quorum, facts));

@@ -4,17 +4,16 @@
 //! under a running member is an outage at its next start. etcd resolves names before it compares
 //! (etcd-io/etcd:pkg/netutil); here nobody resolves, so a name against an address is no difference that can be told.
 
-use core::net::{IpAddr, Ipv6Addr};
+use core::net::IpAddr;
 use std::collections::{BTreeMap, HashMap};
 
 use outrider_protocol::{
-    ConditionType, Distribution, EtcdFacts, Fact, Member, MemberList, ReasonCode as R, Severity, Status,
-    Timestamp,
+    ConditionType, EtcdFacts, Fact, Member, MemberList, ReasonCode as R, Severity, Status, Timestamp,
 };
 
 use super::quorum::Tally;
 use super::removal;
-use super::urls::is_loopback;
+use super::urls::{is_loopback, split};
 use super::view::{answers_itself, display_name, endpoints_of, with_id};
 use crate::finding::Finding;
 use crate::wording::names;
@@ -22,6 +21,8 @@ use crate::wording::names;
 const TYPE: ConditionType = ConditionType::EtcdMembership;
 const NAMED: usize = 3;
 /// Peers listen here unless they are told otherwise.
+const PORT: u16 = 2380;
+/// The same as it stands in a URL.
 const DEFAULT_PORT: &str = "2380";
 
 /// How two URLs differ.
@@ -78,21 +79,11 @@ impl Peer<'_> {
 fn parse(url: &str) -> Peer<'_> {
     let (scheme, rest) = url.trim().split_once("://").unwrap_or(("", url.trim()));
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    if let Some((host, after)) = authority.strip_prefix('[').and_then(|a| a.split_once(']')) {
-        let port = after.strip_prefix(':').filter(|p| !p.is_empty()).unwrap_or(DEFAULT_PORT);
-        return Peer { scheme, host: host_of(host), port, bare: false };
-    }
-    if authority.matches(':').count() > 1 {
-        // "fd00::1:2380" may be read with and without a port; a port of peers at its end is one.
-        let split = authority.rsplit_once(':').filter(|(host, port)| {
-            host.parse::<Ipv6Addr>().is_ok()
-                && (*port == DEFAULT_PORT || authority.parse::<Ipv6Addr>().is_err())
-        });
-        let (host, port) = split.unwrap_or((authority, DEFAULT_PORT));
-        return Peer { scheme, host: host_of(host), port, bare: true };
-    }
-    let (host, port) = authority.split_once(':').unwrap_or((authority, DEFAULT_PORT));
-    Peer { scheme, host: host_of(host), port, bare: false }
+    let bracketed = authority.strip_prefix('[').is_some_and(|rest| rest.contains(']'));
+    let (host, port) = split(authority, PORT);
+    let port = port.filter(|port| !bracketed || !port.is_empty());
+    let bare = !bracketed && authority.matches(':').count() > 1;
+    Peer { scheme, host: host_of(host), port: port.unwrap_or(DEFAULT_PORT), bare }
 }
 
 fn host_of(host: &str) -> Host<'_> {
@@ -162,7 +153,7 @@ pub(crate) fn local(etcd: &EtcdFacts, list: &MemberList, tally: &Tally<'_>, at: 
     let (Some(expected), Some(member)) = (expected, local_member(etcd, list)) else { return Compared::Not };
     let running = endpoints_of(etcd, member).any(|e| e.local && answers_itself(e, member));
     let whose = format!("its configuration expects {}", names(&expected.peer_urls, NAMED));
-    let ranchers = matches!(etcd.distribution, Distribution::Rke2 | Distribution::K3s);
+    let ranchers = etcd.distribution.is_ranchers();
     compare(member, &expected.peer_urls, &whose, (running, ranchers), (tally, at))
 }
 

@@ -4,7 +4,7 @@
 use outrider_protocol::{Member, Status, Timestamp};
 
 use super::ghosts::{removal_needs, standing};
-use super::quorum::{Health, NAMED, Tally, Voter, quorum_of};
+use super::quorum::{Health, NAMED, Tally, quorum_of};
 use super::view::{display_name, with_id};
 use crate::wording::{Count, names};
 
@@ -46,9 +46,7 @@ pub(super) fn rejoin(tally: &Tally<'_>, member: &Member, running: bool, at: Time
         Status::False => "a removal needs a quorum, and none holds now".to_owned(),
         Status::Unknown => "a removal needs a quorum, and whether one holds is not known now".to_owned(),
     };
-    // Who answers without a leader lacks nothing but the quorum.
-    let is_away = |v: &&Voter<'_>| v.may_return() && v.health != Health::NoLeader;
-    let back = names(others().filter(is_away).map(|v| &*v.name), NAMED);
+    let back = names(tally.missing().filter(|v| v.id != member.id).map(|v| &*v.name), NAMED);
     let first = match back.as_str() {
         "" => "See EtcdQuorum first.".to_owned(),
         back => format!("First bring {back} back (EtcdQuorum)."),

@@ -1,12 +1,11 @@
 //! Whether this server's member may be restarted and would come back, apart from what quorum says: other conditions forbid
 //! a restart or foresee that it fails, and advice that names one for another reason (a certificate's end) has to agree.
 
-use outrider_protocol::{EndpointStatus, EtcdFacts, Fact, Timestamp};
+use outrider_protocol::{EtcdFacts, Fact, Timestamp};
 
 use super::alarms::{Alarmed, CORRUPT, NO_SPACE, others};
 use super::member::{NEXT_SEGMENT, unlisted};
 use super::peers::{self, Compared};
-use super::rebuilt::kubernetes_nodes;
 use super::space::LARGE;
 use super::view::{distinct, tally};
 use crate::wording::names;
@@ -61,7 +60,7 @@ fn of_the_list(etcd: &EtcdFacts, now: Timestamp) -> Option<Hindrance> {
         return Some(Hindrance::new("EtcdMemberHealthy", why.to_owned()));
     }
     let (list, _) = distinct(etcd.members.value()?);
-    let tally = tally(etcd, &list, kubernetes_nodes(etcd), now);
+    let tally = tally(etcd, &list, now);
     let Compared::Different(_) = peers::local(etcd, &list, &tally, now) else { return None };
     let why = "this server's member is recorded with another peer URL than its configuration gives it, so etcd does not come back from \
                a start";
@@ -75,7 +74,7 @@ fn of_the_folder(etcd: &EtcdFacts) -> Option<Hindrance> {
     let path = &folder.path;
     let why = if folder.tombstone {
         format!("a tombstone lies in {path}, and a start takes the data of a removed member away")
-    } else if folder.reset_flag && own(etcd).is_none() {
+    } else if folder.reset_flag && etcd.local_status().is_none() {
         "the cluster was reset on this server, whose member does not answer, and which data counts is to be known first"
             .to_owned()
     } else {
@@ -84,24 +83,19 @@ fn of_the_folder(etcd: &EtcdFacts) -> Option<Hindrance> {
     Some(Hindrance::new("EtcdMemberHealthy", why))
 }
 
-/// What this server's member answers.
-fn own(etcd: &EtcdFacts) -> Option<&EndpointStatus> {
-    etcd.endpoints.iter().filter(|e| e.local).find_map(|e| e.status.value())
-}
-
 /// A start sets the next piece of the log aside, and with RKE2 and K3s it defragments, which takes a copy of the file.
 fn of_the_disk(etcd: &EtcdFacts) -> Option<Hindrance> {
     let folder = etcd.data_folder.as_ref().and_then(Fact::value)?;
     let free = folder.free_bytes?;
     if free < NEXT_SEGMENT {
-        let see = if own(etcd).is_some() { "EtcdSpace" } else { "EtcdMemberHealthy" };
+        let see = if etcd.local_status().is_some() { "EtcdSpace" } else { "EtcdMemberHealthy" };
         let why = format!(
             "the file system of etcd's data ({}) is full, and etcd ends at every start until there is room",
             folder.path
         );
         return Some(Hindrance::new(see, why));
     }
-    u64::try_from(own(etcd)?.db_size_bytes).ok().filter(|size| *size > LARGE && free < *size)?;
+    u64::try_from(etcd.local_status()?.db_size_bytes).ok().filter(|size| *size > LARGE && free < *size)?;
     let why = format!("{} has no room for the copy of the database that a start may make", folder.path);
     Some(Hindrance::new("EtcdSpace", why))
 }

@@ -192,6 +192,11 @@ impl Tally<'_> {
         names(all.map(|v| format!("{} {}", v.name, v.why)), NAMED)
     }
 
+    /// Voters to be brought back first. Who answers without a leader lacks nothing but the quorum.
+    pub(super) fn missing(&self) -> impl Iterator<Item = &Voter<'_>> {
+        self.voters.iter().filter(|v| v.may_return() && v.health != Health::NoLeader)
+    }
+
     pub(super) fn returning(&self, of: &[Health]) -> Vec<&str> {
         self.voters.iter().filter(|v| v.may_return() && of.contains(&v.health)).map(|v| &*v.name).collect()
     }

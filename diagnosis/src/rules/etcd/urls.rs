@@ -125,7 +125,7 @@ fn parts(url: &str, of: Use) -> Parts<'_> {
         }
     };
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-    let (host, port) = split(authority, of);
+    let (host, port) = split(authority, of.port());
     match host {
         "" => parts.flaws.push(Flaw::NoHost),
         host => match host_flaw(host, authority) {
@@ -151,8 +151,8 @@ fn parts(url: &str, of: Use) -> Parts<'_> {
     parts
 }
 
-/// Host, without brackets, and port of an authority.
-fn split(authority: &str, of: Use) -> (&str, Option<&str>) {
+/// Host, without brackets, and port of an authority; `usual` is the port that such a URL has as a rule.
+pub(crate) fn split(authority: &str, usual: u16) -> (&str, Option<&str>) {
     if let Some((host, after)) = authority.strip_prefix('[').and_then(|a| a.split_once(']')) {
         return (host, after.strip_prefix(':'));
     }
@@ -160,7 +160,7 @@ fn split(authority: &str, of: Use) -> (&str, Option<&str>) {
         // "fd00::1:2380" may be read with and without a port; the usual one at its end is one.
         let split = authority.rsplit_once(':').filter(|(host, port)| {
             host.parse::<Ipv6Addr>().is_ok()
-                && (port.parse() == Ok(of.port()) || authority.parse::<Ipv6Addr>().is_err())
+                && (port.parse() == Ok(usual) || authority.parse::<Ipv6Addr>().is_err())
         });
         return split.map_or((authority, None), |(host, port)| (host, Some(port)));
     }

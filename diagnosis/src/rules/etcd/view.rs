@@ -10,7 +10,7 @@ use outrider_protocol::{
 
 use super::alarms;
 use super::quorum::{Ghost, Health, Proof, Tally, Voter, label};
-use super::rebuilt::{Rebuilt, has_node, stem};
+use super::rebuilt::{Rebuilt, has_node, kubernetes_nodes, stem};
 use super::urls::is_loopback;
 use crate::wording::Span;
 
@@ -38,7 +38,7 @@ pub(crate) fn name_of<'a>(list: Option<&'a MemberList>, id: &'a str) -> &'a str 
 /// The election timeout that `etcd` runs with. One of 0 was not told: certainty must not come at once because of it.
 pub(crate) fn election_timeout(etcd: &EtcdFacts) -> Duration {
     match etcd.election_timeout_ms {
-        0 if matches!(etcd.distribution, Distribution::Rke2 | Distribution::K3s) => ELECTION_OF_RANCHER,
+        0 if etcd.distribution.is_ranchers() => ELECTION_OF_RANCHER,
         0 => ELECTION,
         ms => Duration::from_millis(u64::from(ms)).min(ELECTION_AT_MOST),
     }
@@ -91,12 +91,8 @@ pub(crate) fn without_bad_list(etcd: &EtcdFacts) -> Option<EtcdFacts> {
 }
 
 /// Counts the voters of `list`, each of which it names once, by what `etcd`'s endpoints answered.
-pub(crate) fn tally<'a>(
-    etcd: &'a EtcdFacts,
-    list: &'a MemberList,
-    nodes: Option<&'a [String]>,
-    now: Timestamp,
-) -> Tally<'a> {
+pub(crate) fn tally<'a>(etcd: &'a EtcdFacts, list: &'a MemberList, now: Timestamp) -> Tally<'a> {
+    let nodes = kubernetes_nodes(etcd);
     let seen = |m: &Member| {
         let seen = health(endpoints_of(etcd, m), &list.cluster_id, m, now);
         behind_a_closed_port(etcd, m, &seen).unwrap_or(seen)
@@ -378,8 +374,7 @@ pub(crate) fn refused_by_learner<T>(fact: &Fact<T>) -> bool {
 
 /// The cluster of this node's member: by its own word, now or before it fell silent, else by the list that was read.
 pub(crate) fn cluster_id(etcd: &EtcdFacts) -> &str {
-    let own = etcd.endpoints.iter().filter(|e| e.local).find_map(|e| e.status.value());
-    let own = own.map(|s| s.cluster_id.as_str()).filter(|id| !id.is_empty());
+    let own = etcd.local_status().map(|s| s.cluster_id.as_str()).filter(|id| !id.is_empty());
     own.or(etcd.cluster_id.as_deref().filter(|id| !id.is_empty()))
         .or(etcd.members.value().map(|l| l.cluster_id.as_str()))
         .unwrap_or_default()

@@ -4,7 +4,6 @@ use outrider_protocol::{EtcdFacts, ReasonCode as R, Severity, Status, Timestamp}
 
 use super::super::alarms::Alarmed;
 use super::super::quorum::{Health, Voter, quorum_of};
-use super::super::rebuilt::kubernetes_nodes;
 use super::super::view::{distinct, tally};
 use super::{NAMED, TYPE};
 use crate::finding::Finding;
@@ -54,14 +53,13 @@ fn advice(etcd: &EtcdFacts, corrupt: &Alarmed, now: Timestamp) -> String {
         return format!("{keep}: who the members are is not known. {copy}.");
     };
     let (list, _) = distinct(list);
-    let tally = tally(etcd, &list, kubernetes_nodes(etcd), now);
+    let tally = tally(etcd, &list, now);
     let named: Vec<&String> = corrupt.named().collect();
     let is_sound = |v: &&Voter<'_>| v.health == Health::Healthy && !named.iter().any(|id| *id == v.id);
     let sound = tally.voters.iter().filter(is_sound).count();
     let (voters, quorum) = (tally.voters.len(), quorum_of(tally.voters.len()));
     let who = corrupt.who(etcd);
-    let is_away = |v: &&Voter<'_>| v.may_return() && v.health != Health::NoLeader;
-    let mut first = match names(tally.voters.iter().filter(is_away).map(|v| &*v.name), NAMED) {
+    let mut first = match names(tally.missing().map(|v| &*v.name), NAMED) {
         nobody if nobody.is_empty() => String::new(),
         away => format!(" Bring {away} back first."),
     };

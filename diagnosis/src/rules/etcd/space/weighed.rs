@@ -4,7 +4,6 @@
 use outrider_protocol::{EtcdFacts, ReasonCode as R, Status, Timestamp};
 
 use super::super::quorum::{self, Health, quorum_of, tolerated};
-use super::super::rebuilt::kubernetes_nodes;
 use super::super::view::{distinct, tally};
 use super::NAMED;
 use super::figures::Space;
@@ -20,7 +19,7 @@ pub(super) fn weighed(
 ) -> Finding {
     let Some(list) = etcd.members.value() else { return finding };
     let (list, _) = distinct(list);
-    let tally = tally(etcd, &list, kubernetes_nodes(etcd), now);
+    let tally = tally(etcd, &list, now);
     let voters = tally.voters.len();
     let (healthy, unknown) = (tally.count(Health::Healthy), tally.count(Health::Unknown));
     let before = |first: String, then: &str| then_cure(&first, then, &finding.advice);
