@@ -179,7 +179,8 @@ pub(super) fn pairs<'a>(joined: &Joined<'a>, list: &MemberList, at: Timestamp) -
     let hangs_on = leader.filter(|_| !elects && alone.is_empty()).map(name);
     let rest = match leader {
         _ if !alone.is_empty() => {
-            format!("{} sees no leader, so it takes no part until that port is open", names(&alone, NAMED))
+            let (sees, takes) = if alone.len() == 1 { ("sees", "it takes") } else { ("see", "they take") };
+            format!("{} {sees} no leader, so {takes} no part until that port is open", names(&alone, NAMED))
         }
         Some(l) if !elects => format!(
             "While {} leads nobody notices; without it none of the others gets the {quorum} votes of {total} that it takes to \
@@ -191,11 +192,21 @@ pub(super) fn pairs<'a>(joined: &Joined<'a>, list: &MemberList, at: Timestamp) -
     };
     let message = format!("Port 2380 is closed between living voters: {}. {rest}.", names(words, NAMED));
     let who = names(ways.iter().map(|((a, b), _)| format!("{} and {}", name(*a), name(*b))), NAMED);
-    let last =
-        leader.filter(|_| !elects).map(|l| format!(" Until then do not restart or upgrade {}.", name(l)));
+    let last = leader
+        .filter(|_| !elects)
+        .map(|l| format!(" Until then do not restart or upgrade {l}.", l = name(l)));
+    // Where neither end leads next to nothing is said, so that nobody counts what is lost there.
+    let also = (!alone.is_empty()).then(|| {
+        let (it, sees) = (names(&alone, NAMED), if alone.len() == 1 { "sees" } else { "see" });
+        format!(
+            " Look at the ways between {it} and the other members too: {it} {sees} no leader, and between two followers a \
+             closed port is noticed late or never."
+        )
+    });
     let finding =
         Finding::new(TYPE, Status::True, Severity::Warn, R::EtcdPartitioned, at, message).advice(format!(
-            "Open TCP 2380 between {who}, both ways (host firewall, security group, routes, MTU).{}",
+            "Open TCP 2380 between {who}, both ways (host firewall, security group, routes, MTU).{}{}",
+            also.unwrap_or_default(),
             last.unwrap_or_default()
         ));
     Some(Pairs { finding, hangs_on, who })

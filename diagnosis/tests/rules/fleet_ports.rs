@@ -161,14 +161,16 @@ fn a_silent_node_and_its_member_are_one_cause() {
     );
 }
 
+/// The member behind the view has counted its raft connection to `to` as down at both scrapes.
+fn cut(e: &mut EtcdFacts, to: usize) {
+    let Fact::Known { value, .. } = &mut e.metrics else { panic!("metrics are known") };
+    let peer = || PeerScrape { active: Some(false), ..PeerScrape::default() };
+    value.latest.peers.insert(id(to), peer());
+    value.earlier.as_mut().unwrap().peers.insert(id(to), peer());
+}
+
 #[test]
 fn a_closed_pair_of_followers_is_a_word_on_quorum_too() {
-    let cut = |e: &mut EtcdFacts, to: usize| {
-        let Fact::Known { value, .. } = &mut e.metrics else { panic!("metrics are known") };
-        let peer = || PeerScrape { active: Some(false), ..PeerScrape::default() };
-        value.latest.peers.insert(id(to), peer());
-        value.earlier.as_mut().unwrap().peers.insert(id(to), peer());
-    };
     let world = World::of(3).every(|i, e| match i {
         2 => cut(e, 3),
         3 => cut(e, 2),
@@ -189,4 +191,25 @@ fn a_closed_pair_of_followers_is_a_word_on_quorum_too() {
         _ => {}
     });
     assert_eq!(world.quorum().reason, ReasonCode::EtcdQuorumMet);
+}
+
+#[test]
+fn a_member_apart_from_its_leader_is_looked_at_from_all_sides() {
+    // The way between n2 and n3 is closed as well, and neither of two followers counts that.
+    let world = World::of(3).every(|i, e| match i {
+        1 => cut(e, 3),
+        3 => {
+            cut(e, 1);
+            orphan(e, 3);
+        }
+        _ => {}
+    });
+    let membership = world.membership();
+    let words =
+        ["Port 2380 is closed between living voters: n1 and n3", "n3 sees no leader, so it takes no part"];
+    expect(&membership, Status::True, Severity::Warn, ReasonCode::EtcdPartitioned, &words);
+    let advice = ["Open TCP 2380 between n1 and n3", "the ways between n3 and the other members too"];
+    for words in advice {
+        assert!(membership.advice.contains(words), "{membership:#?}");
+    }
 }
