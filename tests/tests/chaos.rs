@@ -30,6 +30,8 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 const NODES: [&str; 3] = ["storm-1", "storm-2", "storm-3"];
+/// Load balancers of a node of the storm (src/bin/storm.rs).
+const BALANCERS: usize = 20;
 
 fn from_environment(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
@@ -127,7 +129,7 @@ async fn two_hundred_deaths_lose_and_double_nothing() {
     let mut total = 0;
     for node in &mut nodes {
         let name = node.folder.file_name().expect("a name").to_string_lossy().into_owned();
-        let settled = settled(&coordinator, &name, Duration::from_secs(90)).await;
+        let settled = settled(&coordinator, &name, Duration::from_secs(60)).await;
         let (history, view) = settled.unwrap_or_else(|why| {
             let log = node.home.log();
             let tail: Vec<&str> = log.lines().rev().take(30).collect();
@@ -206,13 +208,14 @@ fn conditions_of(view: &NodeView) -> BTreeMap<(ConditionType, String), (Status, 
         .collect()
 }
 
-/// Waits until the history ends where the state stands, twice in a row.
+/// Waits until the history ends where the state stands, twice in a row. How long thousands of transitions take to arrive is
+/// the machine's affair: given up is what stands still for `patience`.
 async fn settled(
     coordinator: &Coordinator,
     name: &str,
-    limit: Duration,
+    patience: Duration,
 ) -> Result<(Vec<EventView>, NodeView), String> {
-    let start = Instant::now();
+    let mut moved = Instant::now();
     let mut before = 0;
     loop {
         tokio::time::sleep(Duration::from_secs(2)).await;
@@ -221,12 +224,19 @@ async fn settled(
         let history = events(coordinator, name).await.map_err(|e| format!("{e:#}"))?;
         let balancers =
             view.conditions.iter().filter(|c| c.condition_type == ConditionType::LoadBalancerReachable);
-        let calm = balancers.count() == 20 && history.len() == before;
-        if calm {
+        let stands = history.len() == before;
+        if stands && balancers.count() == BALANCERS {
             return Ok((history, view));
         }
-        if start.elapsed() > limit {
-            return Err(format!("{} events, conditions {:?}", history.len(), conditions_of(&view).keys()));
+        if !stands {
+            moved = Instant::now();
+        }
+        if moved.elapsed() > patience {
+            let known: Vec<_> = conditions_of(&view).into_keys().collect();
+            return Err(format!(
+                "{} events, none more for {patience:?}, conditions {known:?}",
+                history.len()
+            ));
         }
         before = history.len();
     }
