@@ -75,8 +75,9 @@ pub(super) fn partition(joined: &Joined<'_>, list: &MemberList, at: Timestamp) -
         part.iter().position(|side| side.iter().filter(|i| !living[**i].1.is_learner).count() >= quorum);
     let who = match goes_on {
         Some(side) => format!(
-            "{} goes on with a quorum of {quorum} of {voters} voters, the rest catches up by itself",
-            sides[side]
+            "{} {} on with a quorum of {quorum} of {voters} voters, the rest catches up by itself",
+            sides[side],
+            if part[side].len() == 1 { "goes" } else { "go" }
         ),
         None => format!(
             "No side is known to have the {quorum} of {voters} voters that a quorum needs, see EtcdQuorum"

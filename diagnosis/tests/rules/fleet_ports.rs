@@ -101,7 +101,7 @@ fn a_member_without_its_raft_connections_is_apart_though_it_answers_everybody() 
         Status::False,
         Severity::Error,
         ReasonCode::EtcdPartitioned,
-        &["n1, n2 | n3", "on port 2380", "check port 2380 between", "goes on with a quorum of 2 of 3"],
+        &["n1, n2 | n3", "on port 2380", "check port 2380 between", "n1, n2 go on with a quorum of 2 of 3"],
     );
     assert!(!f.advice.contains("2379"), "{}", f.advice);
     // With a leader it is one that has just been started and not been counted anew.

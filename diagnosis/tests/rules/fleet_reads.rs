@@ -129,7 +129,7 @@ fn a_split_is_told_with_the_side_that_goes_on() {
             (4..=5).for_each(|n| kill(e, n, 20));
         }
     });
-    let words = ["n1, n2, n3 | n4, n5", "n1, n2, n3 goes on with a quorum of 3 of 5 voters"];
+    let words = ["n1, n2, n3 | n4, n5", "n1, n2, n3 go on with a quorum of 3 of 5 voters"];
     expect(&w.membership(), Status::False, Severity::Error, ReasonCode::EtcdPartitioned, &words);
     let alone = World::of(4).every(|i, e| {
         (1..=4).filter(|n| (*n <= 2) != (i <= 2)).for_each(|n| kill(e, n, 20));

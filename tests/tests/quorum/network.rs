@@ -73,28 +73,23 @@ pub(super) fn a_majority_goes_on(options: &Options, table: &Shared) {
     let cleared = well(&mut bed, "one-way loss: well again", cured);
     let text = format!("server-3: {}; {held}", said(&alone));
     row("one-way loss", "one member hears nothing and is heard", text, Some((raised, cleared)));
-
-    client_port_closed(&mut bed, &row);
-    peer_port_closed(&mut bed, &row);
 }
 
-/// Takes a row of the table: fault, how it was made, what was told, time to raise and to clear.
-type Row<'a> = &'a dyn Fn(&str, &str, String, Option<(Duration, Duration)>);
-
 /// The client port is closed between the servers and the port of peers is not: nothing stops and nobody is apart.
-fn client_port_closed(bed: &mut Servers, row: Row<'_>) {
+pub(super) fn client_port_closed(options: &Options, table: &Shared) {
+    let mut bed = start(options);
     let before = bed.position().expect("the history");
     let fault = Instant::now();
     bed.close_port(2379, &[&[0], &[1], &[2]]).expect("rules");
-    let (raised, shown) = seen(bed, "2379 closed", fault, |s| s.find("EtcdClientPortClosed").is_some());
+    let (raised, shown) = seen(&mut bed, "2379 closed", fault, |s| s.find("EtcdClientPortClosed").is_some());
     let condition = shown.find("EtcdClientPortClosed").map(|(_, c)| c.clone()).expect("just seen");
-    described(bed, "2379 closed");
+    described(&bed, "2379 closed");
     println!("2379 closed: {}: {} | {}", said(&condition), condition.message, condition.advice);
     assert_eq!((condition.status, condition.severity), (Status::True, Severity::Warn), "{condition:?}");
     for server in ["server-1", "server-2", "server-3"] {
         assert!(condition.message.contains(server), "{condition:?}");
     }
-    let held = never_lost(bed, "2379 closed", before);
+    let held = never_lost(&mut bed, "2379 closed", before);
     let wrong = ["EtcdPartitioned", "EtcdNoTolerance", "EtcdMemberDown"];
     let events = bed.events(before).expect("the history");
     let told: Vec<&Condition> = events
@@ -105,18 +100,21 @@ fn client_port_closed(bed: &mut Servers, row: Row<'_>) {
     assert!(told.is_empty(), "no partition and no loss: {told:#?}");
     let cured = Instant::now();
     bed.heal().expect("no rules");
-    let cleared = well(bed, "2379 open again", cured);
-    row(
+    let cleared = well(&mut bed, "2379 open again", cured);
+    let text = format!("{}; {held}", said(&condition));
+    table.lock().unwrap().timed(
         "2379 closed between servers",
         "nftables drops TCP 2379, both ways",
-        format!("{}; {held}", said(&condition)),
-        Some((raised, cleared)),
+        text,
+        raised,
+        Some(cleared),
     );
 }
 
 /// The port of peers is closed around one server and its client port is not: each agent reaches every member, and that one
 /// has no leader.
-fn peer_port_closed(bed: &mut Servers, row: Row<'_>) {
+pub(super) fn peer_port_closed(options: &Options, table: &Shared) {
+    let mut bed = start(options);
     let before = bed.position().expect("the history");
     let fault = Instant::now();
     bed.close_port(2380, &[&[0, 1], &[2]]).expect("rules");
@@ -131,24 +129,26 @@ fn peer_port_closed(bed: &mut Servers, row: Row<'_>) {
             && c.message.contains("server-3 sees no leader")
     };
     let apart = |s: &Seen| s.find("EtcdPartitioned").is_some_and(|(_, c)| all_ways(c) || one_way(c));
-    let (raised, shown) = seen(bed, "2380 closed", fault, apart);
+    let (raised, shown) = seen(&mut bed, "2380 closed", fault, apart);
     let condition = shown.find("EtcdPartitioned").map(|(_, c)| c.clone()).expect("just seen");
-    described(bed, "2380 closed");
+    described(&bed, "2380 closed");
     println!("2380 closed: {}: {} | {}", said(&condition), condition.message, condition.advice);
     if one_way(&condition) {
         assert!(condition.advice.contains("between server-3 and the other members too"), "{condition:?}");
     }
     let alone = shown.of_node("server-3", "EtcdMemberHealthy").map(said).unwrap_or_default();
-    seen(bed, "2380 closed: no doubt left", fault, |s| !is_suspected(s));
-    let held = never_lost(bed, "2380 closed", before);
+    seen(&mut bed, "2380 closed: no doubt left", fault, |s| !is_suspected(s));
+    let held = never_lost(&mut bed, "2380 closed", before);
     let cured = Instant::now();
     bed.heal().expect("no rules");
-    let cleared = well(bed, "2380 open again", cured);
-    row(
+    let cleared = well(&mut bed, "2380 open again", cured);
+    let text = format!("{}; {held}; server-3: {alone}", said(&condition));
+    table.lock().unwrap().timed(
         "2380 closed around one server",
         "nftables drops TCP 2380, both ways",
-        format!("{}; {held}; server-3: {alone}", said(&condition)),
-        Some((raised, cleared)),
+        text,
+        raised,
+        Some(cleared),
     );
 }
 

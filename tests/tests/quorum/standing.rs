@@ -71,7 +71,8 @@ fn faults_that_stand() {
     let table: Shared = Mutex::new(Table::new(&title));
     let options = Options { agent: AGENT.to_owned(), ..Options::new(&etcd) };
     thread::scope(|scope| {
-        for work in [learners, members, strangers, space, one_member, network::a_majority_goes_on] {
+        let network = [network::a_majority_goes_on, network::client_port_closed, network::peer_port_closed];
+        for work in [learners, members, strangers, space, one_member].into_iter().chain(network) {
             let (options, table) = (&options, &table);
             scope.spawn(move || work(options, table));
         }

@@ -72,7 +72,7 @@ pub(super) fn judge(
         .unwrap_or_else(|| {
             let compared = match &etcd.kubernetes_nodes {
                 Fact::Known { value, .. } if kubernetes_nodes(etcd).is_some() => {
-                    format!("each has its node among {} Kubernetes nodes", value.len())
+                    format!("each has its node among {}", Count(value.len(), "Kubernetes node"))
                 }
                 Fact::Known { .. } => "not compared: no Kubernetes node has the name of a member".to_owned(),
                 Fact::Unknown { cause, .. } => format!("not compared with Kubernetes nodes ({cause})"),
