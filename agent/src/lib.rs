@@ -14,7 +14,7 @@ pub mod notify;
 pub mod privileged;
 pub mod report;
 pub mod sense;
-pub mod ticks;
+pub mod timer;
 
 pub use capture::capture;
 pub use daemon::{Embedding, RunError, RunOptions, run};

@@ -11,7 +11,6 @@ use tokio::time::Instant;
 use crate::config::EtcdSettings;
 use crate::sense::etcd::{Watched, is_refusal, poll_local, read, watch};
 use crate::sense::{SenseContext, etcd};
-use crate::ticks::Ticks;
 
 /// A change that is seen between two passes makes the next one due at once, but not more often than this.
 const APART: Duration = Duration::from_secs(5);
@@ -104,7 +103,7 @@ impl EtcdWatch {
     ) -> Option<Fact<EtcdFacts>> {
         let remembered = &mut *self.0.lock().await;
         let (told, began) = (remembered.told.take(), Instant::now());
-        let mut ticks = None;
+        let mut next = began;
         let due = loop {
             match cheap(cx, settings, full_every, remembered).await {
                 Due::Not { news: false, .. } if told.is_some_and(|told| told.elapsed() < TELL) => {
@@ -112,7 +111,8 @@ impl EtcdWatch {
                         remembered.told = told;
                         return None;
                     }
-                    Ticks::next(&mut ticks, poll).await;
+                    next = (next + poll).max(Instant::now());
+                    remembered.memory.timer.until(next).await;
                 }
                 Due::Not { at, .. } => {
                     remembered.told = Some(Instant::now());
@@ -242,16 +242,6 @@ mod tests {
         });
         let facts = serde_json::from_value(facts).unwrap();
         Full { at: Instant::now(), read: at, settings: EtcdSettings::default(), facts, source: String::new() }
-    }
-
-    #[tokio::test]
-    async fn ticks_come_one_after_another() {
-        let every = Duration::from_millis(5);
-        let (mut ticks, began) = (None, std::time::Instant::now());
-        for _ in 0..4 {
-            Ticks::next(&mut ticks, every).await;
-        }
-        assert!(ticks.is_some() && began.elapsed() >= every, "{:?}", began.elapsed());
     }
 
     #[tokio::test]

@@ -14,7 +14,6 @@ use outrider_agent::config::{EtcdSettings, LoadBalancerSettings};
 use outrider_agent::privileged::DirectOpener;
 use outrider_agent::sense::etcd::Watched;
 use outrider_agent::sense::{SenseContext, etcd, load_balancer};
-use outrider_agent::ticks::Ticks;
 use outrider_protocol::{BalancerMode, Timestamp};
 use outrider_tests::beds::balancer::{self, Balancer};
 use outrider_tests::beds::etcd::{EtcdCluster, Options};
@@ -68,11 +67,11 @@ async fn etcd_cost(cx: &SenseContext, out: &mut (impl Write + Send)) -> Result<(
     writeln!(out, "etcd, three members, a pass  {:6.3} ms of CPU", (passes - start) / 200.0)?;
     writeln!(out, "etcd, a poll                 {:6.3} ms of CPU", (polls - passes) / 2000.0)?;
     let mut facts = first.value().cloned().context("facts")?;
-    let (start, began, mut ticks) = (used()?, Instant::now(), None);
-    for _ in 0..WATCHED {
+    let (start, began) = (used()?, Instant::now());
+    for second in 1..=WATCHED {
         let watched = etcd::watch(cx, &settings, &mut memory, &mut facts).await;
         ensure!(matches!(watched, Watched::Same(_)), "nothing happens to the cluster: {watched:?}");
-        Ticks::next(&mut ticks, Duration::from_secs(1)).await;
+        memory.timer.until(tokio::time::Instant::from_std(began) + Duration::from_secs(second.into())).await;
     }
     let share = (used()? - start) / 1000.0 / began.elapsed().as_secs_f64() * 100.0;
     writeln!(out, "etcd, watched between passes {share:6.4} % of a core, over {WATCHED} s")?;

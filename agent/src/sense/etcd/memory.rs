@@ -17,6 +17,7 @@ use super::survey::{Connections, Look, Survey};
 use super::watch::Round;
 use crate::config::EtcdSettings;
 use crate::net::{Failure, Url};
+use crate::timer::KernelTimer;
 
 /// What the check remembers between passes.
 #[derive(Default)]
@@ -44,6 +45,8 @@ pub struct Memory {
     pub(super) nodes: Nodes,
     /// The cheap looks between passes.
     pub(super) round: Round,
+    /// What the looks between passes wait by.
+    pub timer: KernelTimer,
 }
 
 impl std::fmt::Debug for Memory {

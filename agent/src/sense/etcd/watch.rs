@@ -24,6 +24,7 @@ use super::wire::StatusResponse;
 use crate::config::EtcdSettings;
 use crate::net::{Failure, Url};
 use crate::sense::SenseContext;
+use crate::timer::KernelTimer;
 
 /// Limit of a poll: what it does not hear, a pass asks again, so that a slow disk is no loss of quorum.
 const POLL: Duration = Duration::from_millis(500);
@@ -86,9 +87,10 @@ pub async fn watch(
     // On the connection that the poll has: were it opened twice, etcd would have two to keep.
     let on_local = kept.clone();
     let began = cx.now();
-    let (polled, answer) =
-        tokio::join!(poll(&local, kept, tls.clone(), learner), ask(question, memory, on_local, tls));
-    let (outcome, client) = polled;
+    let mut timer = std::mem::take(&mut memory.timer);
+    let polled = poll(&local, kept, tls.clone(), learner, &mut timer);
+    let ((outcome, client), answer) = tokio::join!(polled, ask(question, memory, on_local, tls));
+    memory.timer = timer;
     memory.connections.extend(client.map(|client| (local.clone(), client)));
     let at = cx.now();
     memory.note_read(outcome.is_ok(), began);
@@ -118,7 +120,7 @@ pub async fn poll_local(
 ) -> Option<Fact<f64>> {
     let url = memory.local_url(settings)?;
     let kept = memory.connections.remove(&url);
-    let (outcome, client) = poll(&url, kept, memory.grpc_tls(), false).await;
+    let (outcome, client) = poll(&url, kept, memory.grpc_tls(), false, &mut memory.timer).await;
     memory.connections.extend(client.map(|client| (url.clone(), client)));
     Some(fact_of(outcome.map(|read| read.ms), format!("KV/Range at {url}"), cx.now()))
 }
@@ -129,6 +131,7 @@ async fn poll(
     kept: Option<Client>,
     tls: Option<Arc<ClientConfig>>,
     learner: bool,
+    timer: &mut KernelTimer,
 ) -> (Result<Read, Failure>, Option<Client>) {
     let mut open = None;
     let polled = async {
@@ -143,8 +146,8 @@ async fn poll(
         let client = Client::connect(url, tls, POLL).await?;
         call(open.insert(client), learner).await
     };
-    let outcome = timeout(POLL, polled).await;
-    (outcome.unwrap_or_else(|_| Err(Failure::timed_out("linearizable read", POLL))), open)
+    let outcome = timer.within(POLL, polled).await;
+    (outcome.unwrap_or_else(|| Err(Failure::timed_out("linearizable read", POLL))), open)
 }
 
 async fn call(client: &mut Client, learner: bool) -> Result<Read, Failure> {
