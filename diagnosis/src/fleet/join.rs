@@ -9,6 +9,7 @@ use super::reports::{Joined, Said, View};
 use crate::rules::etcd::alarms;
 use crate::rules::etcd::quorum::{Ghost, Health, Proof, Tally, Voter, label};
 use crate::rules::etcd::rebuilt::{Rebuilt, is_of_node};
+use crate::rules::etcd::spoilt;
 use crate::rules::etcd::view::{self, Seen};
 use crate::wording::{Span, names};
 
@@ -34,6 +35,7 @@ pub(super) fn tally<'s>(joined: &'s Joined<'_>, list: &'s MemberList) -> Tally<'
     });
     let mut voters: Vec<Voter<'_>> = voters.collect();
     label(&mut voters);
+    joined.group.iter().for_each(|v| spoilt::mark(&mut voters, v.etcd, list));
     let timeout = joined.group.iter().map(|v| view::election_timeout(v.etcd)).max();
     Tally {
         leader: leader(joined, list),
@@ -47,6 +49,7 @@ pub(super) fn tally<'s>(joined: &'s Joined<'_>, list: &'s MemberList) -> Tally<'
         list_may_be_stale: !list.linearizable,
         seen_from: String::new(),
         alarmed: joined.group.iter().any(|v| alarms::stop_writes(v.etcd)),
+        reset_on: joined.group.iter().filter(|v| spoilt::is_reset(v.etcd)).map(|v| v.node).collect(),
         snapshot: None,
     }
 }

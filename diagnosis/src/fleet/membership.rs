@@ -44,8 +44,17 @@ pub(super) fn judge(
 
 fn expected(joined: &Joined<'_>, list: &MemberList) -> Finding {
     let told = list.members.iter().filter(|m| joined.kubernetes_node(m) == Status::True).count();
+    let disputed = list.members.iter().find_map(|m| match joined.with_and_without(m) {
+        (Some(with), Some(without)) => Some(format!(
+            "; the list of {with} has a node of {}, that of {without} lacks it",
+            view::display_name(m)
+        )),
+        _ => None,
+    });
     let ghosts = if told == list.members.len() {
         "each has its Kubernetes node".to_owned()
+    } else if let Some(disputed) = disputed {
+        format!("whether each has a Kubernetes node is unknown{disputed}")
     } else {
         let cause = joined.group.iter().find_map(|v| match &v.etcd.kubernetes_nodes {
             Fact::Unknown { cause, .. } => Some(format!(" ({cause})")),

@@ -11,7 +11,7 @@ use outrider_protocol::{
 
 use super::{NAMED, join, snapshots};
 use crate::rules::etcd::quorum::Tally;
-use crate::rules::etcd::rebuilt::kubernetes_nodes;
+use crate::rules::etcd::rebuilt::{has_node, kubernetes_nodes};
 use crate::rules::etcd::view;
 use crate::wording::names;
 
@@ -147,6 +147,15 @@ impl Quiet<'_> {
     }
 }
 
+/// The Kubernetes nodes by one report.
+struct Nodes<'a> {
+    /// Whose report.
+    by: &'a str,
+    names: &'a [String],
+    /// Members that the same report lists.
+    listed: HashSet<&'a str>,
+}
+
 /// What a report says of a member: the report's place in the group, and the endpoint.
 pub(super) type Said<'a> = (usize, &'a EndpointFacts);
 
@@ -170,8 +179,8 @@ pub(crate) struct Joined<'a> {
     /// What only a published URL tells of a member: that of endpoints without an id, and of those at which another member
     /// answers.
     unnamed: Vec<Said<'a>>,
-    /// The newest names of Kubernetes nodes with which members can be matched, and the members their report lists.
-    nodes: Option<(&'a [String], HashSet<&'a str>)>,
+    /// Names of Kubernetes nodes with which members can be matched, the newest first; of equal ones the newest.
+    nodes: Vec<Nodes<'a>>,
     /// When the newest report was read.
     pub(super) at: Timestamp,
     pub(super) now: Timestamp,
@@ -227,7 +236,7 @@ impl<'a> Joined<'a> {
                 None => unnamed.push((place, e)),
             }
         }
-        let nodes = newest_nodes(&group);
+        let nodes = lists_of_nodes(&group);
         Self { members: sorted, group, others, quiet, doubled, list, repeated, said, unnamed, nodes, at, now }
     }
 
@@ -267,23 +276,31 @@ impl<'a> Joined<'a> {
         Cow::Owned(all)
     }
 
-    /// Whether Kubernetes has the member's node: by the newest report that knows the nodes, if it lists the member. A
-    /// member without a name has never started, so no node can be told by it.
+    /// Whether Kubernetes has the member's node: by the reports that know the nodes and list the member, which have to agree.
+    /// A node that is heard stands by its last list, whose age therefore tells nothing.
     pub(super) fn kubernetes_node(&self, member: &EtcdMember) -> Status {
-        match &self.nodes {
-            Some((nodes, listed)) if !member.name.is_empty() && listed.contains(member.id.as_str()) => {
-                match crate::rules::etcd::rebuilt::has_node(&member.name, nodes) {
-                    true => Status::True,
-                    false => Status::False,
-                }
-            }
+        match self.with_and_without(member) {
+            (Some(_), None) => Status::True,
+            (None, Some(_)) => Status::False,
             _ => Status::Unknown,
         }
     }
 
+    /// Whose list of Kubernetes nodes has the member's node, and whose lacks it. A member without a name has never started, so
+    /// no node can be told by it.
+    pub(super) fn with_and_without(&self, member: &EtcdMember) -> (Option<&'a str>, Option<&'a str>) {
+        let (mut with, mut without) = (None, None);
+        let know = self.nodes.iter().filter(|n| n.listed.contains(member.id.as_str()));
+        for nodes in know.filter(|_| !member.name.is_empty()) {
+            let side = if has_node(&member.name, nodes.names) { &mut with } else { &mut without };
+            side.get_or_insert(nodes.by);
+        }
+        (with, without)
+    }
+
     /// Names of nodes that are known, to us or to Kubernetes.
     pub(super) fn node_names(&self) -> impl Iterator<Item = &'a str> + Clone {
-        let told = self.nodes.as_ref().map_or(&[][..], |(nodes, _)| nodes);
+        let told = self.nodes.first().map_or(&[][..], |nodes| nodes.names);
         self.members.iter().map(|m| m.name).chain(told.iter().map(String::as_str))
     }
 
@@ -354,12 +371,18 @@ fn newest_list<'a>(group: &[View<'a>]) -> Option<&'a MemberList> {
         .map(|(_, _, l)| l)
 }
 
-fn newest_nodes<'a>(group: &[View<'a>]) -> Option<(&'a [String], HashSet<&'a str>)> {
-    let knows = group.iter().filter(|v| v.etcd.kubernetes_nodes.value().is_some() && v.list().is_some());
-    let mut knows: Vec<&View<'a>> = knows.collect();
-    knows.sort_by_key(|v| std::cmp::Reverse(v.at));
-    let (nodes, list) = knows.iter().find_map(|v| Some((kubernetes_nodes(v.etcd)?, v.list()?)))?;
-    Some((nodes, list.members.iter().map(|m| m.id.as_str()).collect()))
+fn lists_of_nodes<'a>(group: &[View<'a>]) -> Vec<Nodes<'a>> {
+    let mut views: Vec<&View<'a>> = group.iter().collect();
+    views.sort_by_key(|v| std::cmp::Reverse(v.at));
+    let mut out: Vec<Nodes<'a>> = Vec::new();
+    for v in views {
+        let Some((names, list)) = kubernetes_nodes(v.etcd).zip(v.list()) else { continue };
+        let listed: HashSet<&str> = list.members.iter().map(|m| m.id.as_str()).collect();
+        if !out.iter().any(|known| known.names == names && known.listed == listed) {
+            out.push(Nodes { by: v.node, names, listed });
+        }
+    }
+    out
 }
 
 /// The reports of the cluster that most nodes belong to, and those of others. A report without an id goes with the

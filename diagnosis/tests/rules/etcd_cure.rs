@@ -144,6 +144,56 @@ fn an_alarm_of_a_member_that_nobody_lists() {
 }
 
 #[test]
+fn of_a_dead_ghost_with_the_alarm_nothing_is_read_or_freed() {
+    let ghost = |e: &mut EtcdFacts| {
+        e.kubernetes_nodes = known((1..=e.endpoints.len() - 1).map(|n| format!("n{n}")).collect());
+        let last = e.endpoints.len();
+        kill(e, last, 6000);
+    };
+    // 4 members are without tolerance with it, 6 and 7 are not.
+    for n in [4, 6, 7] {
+        let f = space(etcd(n).with(|e| {
+            ghost(e);
+            alarm(e, &[id(n)]);
+        }));
+        let who = format!(
+            "n{n} is a ghost that does not answer: a person removes it as EtcdMembership tells, and its alarm stays"
+        );
+        let words = [who.as_str(), "has room, so nothing else may be left", "etcdctl alarm disarm"];
+        expect(&f, Status::False, Severity::Error, ReasonCode::EtcdNoSpace, &words);
+        let impossible =
+            [format!("n{n} has to answer"), format!("n{n} is defragmented"), "tolerance back".into()];
+        impossible.iter().for_each(|word| assert!(!f.advice.contains(word), "{word}: {f:#?}"));
+    }
+    // Another member with the alarm is cured by its own figures, and the ghost's alarm waits for none.
+    let f = space(unlike().with(|e| {
+        list_mut(e).members.push(world::member(4));
+        e.endpoints.push(world::endpoint(4, false));
+        ghost(e);
+        alarm(e, &[id(1), id(4)]);
+    }));
+    let words = ["removes objects and compacts", "defragments n1", "n4 is a ghost that does not answer"];
+    expect(&f, Status::False, Severity::Error, ReasonCode::EtcdNoSpace, &words);
+    assert!(!f.advice.contains("The alarm of n4"), "{f:#?}");
+    // So does that of a member that nobody lists.
+    let f = space(unlike().with(|e| alarm(e, &[id(1), "dead".into()])));
+    assert!(!f.advice.contains("The alarm of dead") && f.advice.contains("Find out who dead is"), "{f:#?}");
+    // One that is only away, and one that answers or may, have to tell theirs.
+    let away = etcd(4).with(|e| {
+        kill(e, 4, 6000);
+        alarm(e, &[id(4)]);
+    });
+    let unasked = away.clone().with(|e| {
+        ghost(e);
+        e.endpoints[3].status = unknown(UnknownCause::TlsFailed);
+    });
+    for e in [away, unasked] {
+        let f = space(e);
+        assert!(f.advice.contains("n4 has to answer") && !f.advice.contains("is a ghost"), "{f:#?}");
+    }
+}
+
+#[test]
 fn an_alarm_that_names_nobody_is_told_by_the_fullest_and_says_so() {
     for ids in [vec!["0".to_owned()], vec![]] {
         let f = space(unlike().with(|e| {
@@ -236,6 +286,17 @@ fn a_negative_quota_is_none_and_not_the_default() {
     );
     let words = ["/var/lib/etcd has 100.0 MB", "Make room at /var/lib/etcd now", "9.0 GB"];
     expect(&f, Status::True, Severity::Warn, ReasonCode::EtcdQuotaOff, &words);
+    // A quota well above a file that is larger than any that is suggested is none: first it is made smaller.
+    for (size, shrinks) in [(9_000_000_000, true), (8_400_000_000, true), (6_000_000_000, false)] {
+        let f = space(of_quota(size, size - 100_000_000, -1));
+        assert_eq!(f.reason, ReasonCode::EtcdQuotaOff);
+        assert_eq!(
+            f.advice.contains("much smaller than 8.6 GB: remove objects and compact, then defragment"),
+            shrinks,
+            "{f:#?}"
+        );
+        assert_eq!(f.advice.contains("well above what is left"), shrinks, "{f:#?}");
+    }
     // An alarm from before it was switched off is left over: nothing sets it anew.
     let f = space(of_quota(3_000_000_000, 2_900_000_000, -1).with(|e| alarm(e, &[id(2)])));
     expect(

@@ -6,7 +6,8 @@ use outrider_protocol::*;
 use crate::etcd_node::{peers, snapshots};
 use crate::etcd_verdict::{found, local};
 use crate::expect;
-use crate::world::{self, Change, etcd, kill, known, orphan, status_mut};
+use crate::fleet_world::{World, node};
+use crate::world::{self, Change, etcd, kill, known, orphan, status_mut, unknown};
 
 /// The data folder of this server's member, with room, as `change` has it.
 pub(crate) fn folder(change: impl FnOnce(&mut DataFolder)) -> Option<Fact<DataFolder>> {
@@ -185,6 +186,75 @@ fn d19_what_to_ask_before_a_reset_stands_below_a_lost_quorum() {
     assert!(f.advice.contains("object storage, where they go as well, was not looked at"), "{}", f.advice);
     let f = lost(snapshots(3 * 3600, |_| {}));
     assert!(f.advice.contains("etcd-snapshot-n1 (50.0 MB) of "), "{}", f.advice);
+}
+
+/// `n` members, the first down on a server where the cluster was reset, and the others as told: "down", "lost" (answering
+/// without a leader), "unasked" or living.
+fn reset(others: &[&str]) -> EtcdFacts {
+    etcd(others.len() + 1).with(|e| {
+        kill(e, 1, 600);
+        e.data_folder = folder(|f| f.reset_flag = true);
+        for (i, state) in others.iter().enumerate() {
+            match *state {
+                "down" => kill(e, i + 2, 600),
+                "lost" => orphan(e, i + 2),
+                "unasked" => e.endpoints[i + 1].status = unknown(UnknownCause::TlsFailed),
+                _ => {}
+            }
+        }
+    })
+}
+
+#[test]
+fn d19_after_a_reset_one_condition_alone_says_what_comes_next() {
+    let states: [&[&str]; 8] = [
+        &[],
+        &["lost"],
+        &["down", "lost"],
+        &["down", "down"],
+        &["lost", "lost"],
+        &["unasked", "down"],
+        &["down", "down", "lost"],
+        &["lost", "lost", "down", "down"],
+    ];
+    for others in states {
+        let e = reset(others);
+        let quorum = found(e.clone(), ConditionType::EtcdQuorum);
+        assert_ne!(quorum.status, Status::True, "{others:?} {quorum:#?}");
+        assert!(
+            quorum.advice.starts_with("The cluster was reset on this server: EtcdMemberHealthy"),
+            "{quorum:#?}"
+        );
+        for second in
+            ["last resort", "Which is the newest snapshot", "Bring ", "Do not restart", "back; writes go on"]
+        {
+            assert!(!quorum.advice.contains(second), "{others:?} {second}: {quorum:#?}");
+        }
+        let member = local(e.clone());
+        assert!(member.advice.contains("do not reset again"), "{member:#?}");
+        // What lies here may be the only good data.
+        assert!(!member.advice.contains("permanently removed"), "{member:#?}");
+        // The same from all reports, by the node's name.
+        let world = World { nodes: vec![node("n1", e)] };
+        let quorum = world.quorum();
+        assert!(
+            quorum.advice.starts_with("The cluster was reset on n1: EtcdMemberHealthy of n1"),
+            "{quorum:#?}"
+        );
+    }
+    // While a cluster lives without it, nobody brings it back before it is known whose data counts.
+    for others in [vec![""; 2], vec![""; 3], vec![""; 4]] {
+        let f = found(reset(&others), ConditionType::EtcdQuorum);
+        assert_eq!(f.status, Status::True, "{f:#?}");
+        assert!(f.advice.contains("Do not simply bring n1 back: see EtcdMemberHealthy there"), "{f:#?}");
+        assert!(!f.advice.contains("ring n1 back first") && !f.advice.contains("Bring n1"), "{f:#?}");
+    }
+    // A member that is down without such a flag is brought back as ever, and told how a removal shows.
+    let e = etcd(3).with(|e| kill(e, 1, 600));
+    assert!(found(e.clone(), ConditionType::EtcdQuorum).advice.contains("bring n1 back first"));
+    assert!(local(e).advice.contains("permanently removed"));
+    // From a cluster of its own nobody could have removed it.
+    assert!(!local(etcd(1).with(|e| kill(e, 1, 600))).advice.contains("permanently removed"));
 }
 
 fn sized(size: i64, free: Option<u64>) -> EtcdFacts {

@@ -212,6 +212,27 @@ fn the_local_member() {
     expect(&read, Status::False, Severity::Warn, ReasonCode::EtcdReadFailed, &["TimedOut"]);
     let tls = local(etcd(3).with(|e| e.endpoints[0].status = unknown(UnknownCause::TlsFailed)));
     expect(&tls, Status::Unknown, Severity::Warn, ReasonCode::TlsFailed, &["10.0.0.1"]);
+    assert!(tls.advice.starts_with("Compare the certificate that https://10.0.0.1:2379 shows"), "{tls:#?}");
+    // As the sensor tells an end; where nobody looks at certificates, the person is not sent to a condition that is not there.
+    let detail = "TLS with 10.0.0.1:2379: the certificate expired 29 days ago by this clock (is a clock wrong? compare first)";
+    let ended = Fact::unknown(UnknownCause::TlsFailed, detail, "test", world::now());
+    let mut facts = etcd_node(etcd(3).with(|e| e.endpoints[0].status = ended));
+    for (certificates, looks) in [
+        (None, "openssl s_client -connect 10.0.0.1:2379 -showcerts shows it"),
+        (Some(Fact::not_applicable("none here", world::now())), "openssl s_client -connect 10.0.0.1:2379"),
+        (Some(known(world::certificates("", 265))), "CertificatesValid says what is served there"),
+    ] {
+        facts.checks.certificates = certificates;
+        let f = only(&judge(&facts), ConditionType::EtcdMemberHealthy);
+        let words = [
+            "Compare this clock with another first",
+            "has ended",
+            "is to be renewed by whoever issues it",
+            looks,
+        ];
+        expect(&f, Status::Unknown, Severity::Warn, ReasonCode::TlsFailed, &words);
+        assert_eq!(f.advice.contains("CertificatesValid"), looks.starts_with("Cert"), "{f:#?}");
+    }
     let none = local(etcd(3).with(|e| e.endpoints.iter_mut().for_each(|e| e.local = false)));
     expect(&none, Status::Unknown, Severity::Warn, ReasonCode::InvalidInput, &[]);
     let learner = local(etcd(3).with(|e| {

@@ -65,6 +65,43 @@ fn a_cure_for_space_does_not_itself_take_the_quorum() {
 }
 
 #[test]
+fn what_takes_no_member_away_is_not_held_back_for_the_tolerance() {
+    // Full of live data, with the alarm and before it, and sizes that do not tell what is in use.
+    let full = |n: usize, in_use: i64, alarmed: bool| {
+        no_space(n, 2_147_483_648).with(|e| {
+            (1..=n).for_each(|m| status_mut(e, m).db_in_use_bytes = in_use);
+            if !alarmed {
+                status_mut(e, 1).db_size_bytes = 2_000_000_000;
+                e.alarms = known(Vec::new());
+            }
+        })
+    };
+    for (in_use, alarmed) in [(1_950_000_000, true), (1_950_000_000, false), (0, true), (0, false)] {
+        for (n, away) in [(3, 1), (4, 1), (5, 2)] {
+            let e = full(n, in_use, alarmed).with(|e| (0..away).for_each(|i| kill(e, n - i, 600)));
+            let f = found(&e, ConditionType::EtcdSpace);
+            assert!(
+                f.advice.starts_with(
+                    "Reading, removing objects and compacting take no member away and need not wait."
+                ),
+                "{f:#?}"
+            );
+            let back = format!("n{n} back (EtcdQuorum)");
+            has(
+                &f,
+                &["A defragmentation does", "a restart for a larger quota", "before either, bring n", &back],
+            );
+            has_not(&f, &["After that:", "First bring"]);
+        }
+        // With tolerance nothing waits.
+        has_not(&found(&full(3, in_use, alarmed), ConditionType::EtcdSpace), &["need not wait", "First"]);
+        // Without a quorum nothing goes.
+        let f = found(&full(3, in_use, alarmed).with(|e| lost(e, 3)), ConditionType::EtcdSpace);
+        assert!(f.advice.starts_with("First see EtcdQuorum: no quorum holds now"), "{f:#?}");
+    }
+}
+
+#[test]
 fn without_a_quorum_no_alarm_is_cleared_and_no_write_goes_on() {
     let left_over = no_space(3, 2_147_483_648).with(|e| status_mut(e, 1).db_size_bytes = 400_000_000);
     for (e, reason) in [

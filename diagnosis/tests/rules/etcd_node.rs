@@ -131,7 +131,7 @@ fn d9_disk_is_told_from_network_by_the_round_trips() {
         Status::False,
         Severity::Error,
         ReasonCode::EtcdDiskSlow,
-        &["slow too: n2 2", "slow by itself", "needs a look of its own"],
+        &["slow too: n2 (2", "slow by itself", "needs a look of its own"],
     );
     let f = found(slow_disk(None), ConditionType::EtcdDisk);
     expect(&f, Status::False, Severity::Error, ReasonCode::EtcdDiskSlow, &["round trips were not measured"]);
@@ -157,10 +157,63 @@ fn d9_leader_changes_are_told_in_numbers_and_by_their_cause() {
         }
     });
     unstable(&changes(network, 4.0), &["network, not this disk", "n2"]);
-    unstable(&changes(etcd(3), 3.0), &["Neither this disk nor a peer"]);
+    unstable(&changes(etcd(3), 3.0), &["way to the peers was not measured", "the member that leads"]);
     assert_eq!(changes(etcd(3), 2.0).reason, ReasonCode::EtcdMemberAnswers);
     // The counter began anew with the process.
     assert_eq!(changes(etcd(3), -2.0).reason, ReasonCode::EtcdMemberAnswers);
+}
+
+#[test]
+fn d9_what_is_said_of_leader_changes_is_what_is_said_of_the_disk() {
+    type Spoil = fn(&mut EtcdScrape);
+    let commits = |s: &mut EtcdScrape| s.backend_commit = histogram(600, 400);
+    // Slow whichever way, fast, and measured by nothing.
+    let disks: [(ReasonCode, Spoil); 7] = [
+        (ReasonCode::EtcdDiskFast, |_| {}),
+        (ReasonCode::EtcdDiskSlow, |s| s.wal_fsync = histogram(600, 400)),
+        (ReasonCode::EtcdDiskSlow, |s| s.wal_fsync = stalls(1000, 5)),
+        (ReasonCode::EtcdDiskSlow, commits),
+        (ReasonCode::EtcdDiskSlow, |s| s.backend_commit = stalls(1000, 5)),
+        (ReasonCode::EtcdDiskUnmeasured, |s| (s.wal_fsync, s.proposals_pending) = (histogram(0, 0), 40.0)),
+        (ReasonCode::EtcdDiskUnmeasured, |s| s.wal_fsync = histogram(3, 0)),
+    ];
+    for (reason, spoil) in disks {
+        for trips in [None, Some(false), Some(true)] {
+            let e = slow_disk(trips).with(|e| {
+                let Fact::Known { value, .. } = &mut e.metrics else { panic!("metrics are known") };
+                (value.latest.wal_fsync, value.latest.leader_changes) = (histogram(1000, 0), 12.0);
+                spoil(&mut value.latest);
+            });
+            let disk = found(e.clone(), ConditionType::EtcdDisk);
+            assert_eq!(disk.reason, reason, "{disk:#?}");
+            let f = local(e);
+            expect(&f, Status::True, Severity::Warn, ReasonCode::EtcdLeaderUnstable, &["10 times"]);
+            let fast = reason == ReasonCode::EtcdDiskFast;
+            let says = |words: &str| f.advice.contains(words);
+            assert_eq!(says("Neither this disk nor a peer is slow"), fast && trips == Some(false), "{f:#?}");
+            assert_eq!(says("not this disk"), fast && trips == Some(true), "{f:#?}");
+            assert_eq!(says("see EtcdDisk"), !fast, "{f:#?}");
+            let unmeasured = |what: &str| f.message.contains(&format!("{what}: not measured"));
+            assert_eq!(unmeasured("this disk"), reason == ReasonCode::EtcdDiskUnmeasured, "{f:#?}");
+            assert_eq!(unmeasured("peer round trips"), trips.is_none(), "{f:#?}");
+            assert!(!f.message.contains("fine or not measured"), "{f:#?}");
+        }
+    }
+    // Counters of a process that began anew between the two looks say nothing of the disk.
+    let e = etcd(3).with(|e| {
+        let Fact::Known { value, .. } = &mut e.metrics else { panic!("metrics are known") };
+        value.latest.leader_changes = 12.0;
+        value.earlier.iter_mut().for_each(|s| s.wal_fsync = histogram(5000, 0));
+    });
+    assert!(local(e).advice.contains("Neither this disk nor the way to the peers was measured"));
+}
+
+/// `fast` observations of at most 4 ms and `slow` of 1 to 2 s.
+fn stalls(fast: u64, slow: u64) -> Histogram {
+    let mut h = histogram(fast, slow);
+    h.buckets.iter_mut().filter(|(bound, _)| *bound < 2.0).for_each(|(_, n)| *n = (*n).min(fast));
+    h.sum += slow as f64;
+    h
 }
 
 #[test]

@@ -317,6 +317,30 @@ fn a_read_that_ended_proves_quorum_though_others_do_not_answer_here() {
 }
 
 #[test]
+fn who_is_away_is_named_in_the_right_number_and_no_dead_ghost_is_waited_for() {
+    for (n, away, words) in [
+        (3, 1, "Do not remove n3 while it may come back as it is,"),
+        (5, 2, "Do not remove n4, n5 while they may come back as they are,"),
+        (7, 3, "Do not remove n5, n6, n7 while they may come back as they are,"),
+    ] {
+        let f = quorum(etcd(n).with(|e| (0..away).for_each(|i| kill(e, n - i, 600))));
+        assert!(f.advice.contains(words), "{f:#?}");
+    }
+    // A read was answered, so somebody is only out of our reach; the ghost is not.
+    for n in [4, 5] {
+        let f = quorum(etcd(n).with(|e| {
+            e.kubernetes_nodes = known((1..n).map(|n| format!("n{n}")).collect());
+            kill(e, n, 6000);
+            (3..n).for_each(|n| kill(e, n, 600));
+        }));
+        let unseen = (3..n).map(|n| format!("n{n}")).collect::<Vec<_>>().join(", ");
+        let asked = format!("Let this node reach the client port (2379) of {unseen} with");
+        let ghosts = format!("Ghosts: n{n}; see EtcdMembership");
+        expect(&f, Status::True, Severity::Error, ReasonCode::EtcdVotersUnseen, &[&asked, &ghosts]);
+    }
+}
+
+#[test]
 fn our_own_failures_are_not_the_members() {
     for cause in [
         UnknownCause::TlsFailed,

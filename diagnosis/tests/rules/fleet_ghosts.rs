@@ -78,6 +78,53 @@ fn d17_the_ghost_of_a_rebuilt_node_is_told_from_its_living_member() {
 }
 
 #[test]
+fn lists_of_nodes_that_disagree_make_no_ghost() {
+    let names = |n: usize| known((1..=n).map(|n| format!("n{n}")).collect());
+    // Which of the reports know the nodes, and how many of them; all were asked at one instant, or one after the other.
+    let world = |lists: &[usize; 3], seconds: &[u64; 3]| {
+        let mut w = World::of(4).every(|i, e| {
+            kill(e, 4, 6000);
+            if let Some(n) = lists.get(i - 1).filter(|n| **n > 0) {
+                e.kubernetes_nodes = names(*n);
+            }
+        });
+        w.nodes.pop();
+        for (node, seconds) in w.nodes.iter_mut().zip(seconds) {
+            if let Some(Fact::Known { at, .. }) = &mut node.etcd {
+                *at = world::ago(*seconds);
+            }
+        }
+        w
+    };
+    for seconds in [[0, 0, 0], [0, 30, 60], [60, 30, 0], [1800, 0, 900]] {
+        for lists in [[3, 4, 0], [4, 3, 0], [0, 4, 3], [3, 3, 4], [4, 4, 3]] {
+            let w = world(&lists, &seconds);
+            let f = w.membership();
+            assert_ne!(f.reason, ReasonCode::EtcdGhostMember, "{lists:?} {f:#?}");
+            assert!(f.message.contains("has a node of n4, that of n"), "{lists:?} {f:#?}");
+            assert!(!f.advice.contains("removes"), "{f:#?}");
+            let f = w.quorum();
+            let words = ["bring n4 back first", "Do not remove n4"];
+            expect(&f, Status::True, Severity::Error, ReasonCode::EtcdNoTolerance, &words);
+            assert_eq!(w.picture().members[3].kubernetes_node, Status::Unknown);
+        }
+        // Those that know agree.
+        for lists in [[3, 3, 3], [3, 0, 0], [0, 3, 3]] {
+            let f = world(&lists, &seconds).membership();
+            assert_eq!(f.reason, ReasonCode::EtcdGhostMember, "{lists:?} {f:#?}");
+            assert!(!f.advice.contains("on another"), "{f:#?}");
+        }
+    }
+    // One node alone has one list, and says that it is one.
+    let one = world::etcd(4).with(|e| {
+        kill(e, 4, 6000);
+        e.kubernetes_nodes = names(3);
+    });
+    let f = crate::etcd_verdict::membership(one);
+    assert!(f.advice.contains("one server's list may be behind: see kubectl get nodes on another"), "{f:#?}");
+}
+
+#[test]
 fn the_living_member_may_still_be_a_learner() {
     let w = rebuilt("https://10.0.0.13:2380").every(|_, e| {
         list_mut(e).members[2].is_learner = true;

@@ -25,19 +25,24 @@ pub(crate) struct Node {
     pub(crate) heard: Option<Timestamp>,
 }
 
+/// A server that is heard and tells this of etcd.
+pub(crate) fn node(name: &str, etcd: EtcdFacts) -> Node {
+    Node {
+        name: name.into(),
+        ready: Status::True,
+        zone: "z1".into(),
+        region: "r1".into(),
+        etcd: Some(known(etcd)),
+        network: None,
+        received: None,
+        heard: None,
+    }
+}
+
 impl World {
     /// `n` healthy servers, each in a zone of its own.
     pub(crate) fn of(n: usize) -> Self {
-        let node = |i: usize| Node {
-            name: format!("n{i}"),
-            ready: Status::True,
-            zone: format!("z{i}"),
-            region: "r1".into(),
-            etcd: Some(known(etcd_from(i, n))),
-            network: None,
-            received: None,
-            heard: None,
-        };
+        let node = |i: usize| Node { zone: format!("z{i}"), ..node(&format!("n{i}"), etcd_from(i, n)) };
         Self { nodes: (1..=n).map(node).collect() }
     }
 

@@ -23,6 +23,7 @@ mod credentials;
 mod dns;
 mod dns_servers;
 mod etcd_apart;
+mod etcd_corrupt;
 mod etcd_cure;
 mod etcd_disk;
 mod etcd_folder;

@@ -131,13 +131,15 @@ fn read(file: &Path) -> anyhow::Result<Vec<NodeFacts>> {
     let (name, bytes) = input::read(file, FACTS)?;
     let nodes = parse(&bytes).with_context(|| name.clone())?;
     if nodes.is_empty() {
-        bail!("{name} is empty; give what `outrider facts` printed on a node");
+        bail!("{name} is empty; {INSTEAD}");
     }
     Ok(nodes)
 }
 
+/// Facts are read as JSON only.
+const INSTEAD: &str = "give what `outrider facts -o json` printed on a node";
+
 fn parse(bytes: &[u8]) -> anyhow::Result<Vec<NodeFacts>> {
-    let instead = "give what `outrider facts` printed on a node";
     let mut documents = serde_json::Deserializer::from_slice(bytes).into_iter::<serde_json::Value>();
     let mut nodes = Vec::new();
     let mut begin = 0;
@@ -145,19 +147,37 @@ fn parse(bytes: &[u8]) -> anyhow::Result<Vec<NodeFacts>> {
         let value = match document {
             Ok(value) => value,
             // The parser's place counts from the start of the input, as a person's editor does.
-            Err(e) => bail!("not JSON: {e}; {instead}"),
+            Err(e) => bail!("not JSON: {e}; {INSTEAD}"),
         };
         let end = documents.byte_offset();
         if let Ok(meta) = TypeMeta::deserialize(&value) {
-            meta.expect("NodeFacts").map_err(|problem| anyhow::anyhow!("{problem}; {instead}"))?;
+            meta.expect("NodeFacts").map_err(|problem| anyhow::anyhow!("{problem}; {INSTEAD}"))?;
         } else {
-            bail!("the document has no apiVersion and kind, so it is no NodeFacts; {instead}");
+            bail!("the document has no apiVersion and kind, so it is no NodeFacts; {INSTEAD}");
         }
-        let facts = typed(bytes, begin, end).map_err(|problem| anyhow::anyhow!("{problem}; {instead}"))?;
+        let facts = typed(bytes, begin, end).map_err(|problem| anyhow::anyhow!("{problem}; {INSTEAD}"))?;
+        known_checks(&value, &facts)?;
         nodes.push(facts);
         begin = end;
     }
     Ok(nodes)
+}
+
+/// Nobody reads on behind "all is well" while facts were left out: a check that this version does not know is refused, be it
+/// misspelt or of a newer agent.
+fn known_checks(document: &serde_json::Value, facts: &NodeFacts) -> anyhow::Result<()> {
+    let known = serde_json::to_value(&facts.checks)?;
+    let told = document.get("checks").and_then(serde_json::Value::as_object);
+    let read = |(check, fact): &(&String, &serde_json::Value)| fact.is_null() || known.get(check).is_some();
+    match told.into_iter().flatten().find(|told| !read(told)) {
+        None => Ok(()),
+        Some((check, _)) => bail!(
+            "checks.{check} is no check that outrider {} knows, and would not be judged: correct its name, judge facts of agent {} \
+             with an outrider as new, or take it out",
+            env!("CARGO_PKG_VERSION"),
+            facts.agent_version
+        ),
+    }
 }
 
 /// The facts in `bytes[begin..end]`, read again from the text for an error that names line, column and field.

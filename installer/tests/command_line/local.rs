@@ -250,6 +250,8 @@ fn garbage_is_answered_with_what_where_and_what_instead() {
         wrong_type.lines().position(|line| line.contains("agentVersion")).unwrap() + 1 + lines;
     let newer = whole.replacen("outrider.internal/v1alpha1", "outrider.internal/v9", 1);
     let nameless = with(&whole, |facts| facts["node"]["name"] = "".into());
+    // Misspelt, or of an agent that is newer than this tool: what would not be judged is no reason to call all well.
+    let misspelt = with(&whole, |facts| facts["checks"]["etcdd"] = facts["checks"]["clock"].clone());
     for (input, words) in [
         (&b""[..], vec!["standard input is empty", "outrider facts"]),
         (b"\n \n", vec!["is empty"]),
@@ -266,6 +268,11 @@ fn garbage_is_answered_with_what_where_and_what_instead() {
         (wrong_type.as_bytes(), vec!["invalid type: integer `3`", "line "]),
         (second_is_wrong.as_bytes(), vec![&format!("line {line_of_second}, column"), "agentVersion: "]),
         (nameless.as_bytes(), vec!["node.name is empty"]),
+        (misspelt.as_bytes(), vec!["checks.etcdd is no check that outrider", "agent 0.1.0"]),
+        (
+            b"apiVersion: outrider.internal/v1alpha1\nkind: NodeFacts\n",
+            vec!["not JSON", "outrider facts -o json"],
+        ),
         (
             newer.as_bytes(),
             vec!["apiVersion is \"outrider.internal/v9\"", "reads only \"outrider.internal/v1alpha1\""],

@@ -13,7 +13,7 @@ use outrider_protocol::{
 use super::{Candidate, Link, Part, View};
 pub(super) use crate::rules::clock::Validity as Verdict;
 use crate::rules::clock::{Doubt, Trust};
-use crate::wording::{Moment, Span, lower};
+use crate::wording::{Moment, Span, lower, upper};
 
 const DAY_MS: i64 = 86_400_000;
 /// A file written this far ahead of the clock was written by a clock that knew better.
@@ -120,9 +120,16 @@ pub(super) fn candidate(
 
 /// Whether this certificate has ended beyond what a wrong clock leaves open.
 pub(super) fn has_ended(view: &View<'_>, certificate: &CertificateFacts) -> bool {
-    let path = [Link { certificate, part: Part::Leaf }];
-    let here = dated(&path, view.now, view.days);
-    here.is_some_and(|here| here.verdict == Verdict::Ended && doubt(view, &path, &here).is_none())
+    ended(view, &[Link { certificate, part: Part::Leaf }]).is_some_and(|(_, if_right)| !if_right)
+}
+
+/// The certificate that has ended on this way to the authority, and whether only if this clock, which nobody keeps, is right.
+pub(super) fn ended<'a>(view: &View<'_>, path: &[Link<'a>]) -> Option<(Link<'a>, bool)> {
+    let here = dated(path, view.now, view.days).filter(|here| here.verdict == Verdict::Ended)?;
+    match doubt(view, path, &here) {
+        Some(doubt) if doubt.is_wrong => None,
+        doubt => Some((here.link, doubt.is_some())),
+    }
 }
 
 /// Why the verdict cannot be believed; `None` when it can.
@@ -134,11 +141,7 @@ fn doubt<'a>(view: &'a View<'_>, path: &[Link<'_>], here: &Dated<'_>) -> Option<
 fn words(dated: &Dated<'_>, now: Timestamp, what: &str) -> String {
     let certificate = dated.link.certificate;
     let (subject, end) = (&certificate.subject, certificate.not_after);
-    let what = match dated.link.part {
-        Part::Leaf => what.to_owned(),
-        Part::Intermediate => format!("An intermediate of {}", lower(what)),
-        Part::Authority => format!("The authority behind {}", lower(what)),
-    };
+    let what = upper(&dated.link.part.of(&lower(what)));
     match dated.verdict {
         Verdict::Ended => {
             format!("{what} ended {} ago, on {} ({subject}).", Span(now.since(end)), Moment(end))

@@ -4,7 +4,7 @@
 
 use outrider_protocol::{CertificateFile, CertificateUse, Distribution, Fact, NodeFacts, UnknownCause};
 
-use super::{View, pair, quoted, renewal};
+use super::{Part, View, pair, quoted, renewal};
 use crate::rules::etcd::restart::{self, Hindrance};
 
 const NAMED: usize = 3;
@@ -17,6 +17,7 @@ impl Hindered {
     pub(super) fn of(view: &View<'_>, facts: &NodeFacts) -> Self {
         let mut all: Vec<(Option<String>, Hindrance)> = Vec::new();
         all.extend(authorities(view).map(|hindrance| (None, hindrance)));
+        all.extend(ended_authority(view).map(|hindrance| (None, hindrance)));
         all.extend(view.facts.files.iter().filter_map(|file| {
             let why = useless(view, file)?;
             Some((Some(file.path.clone()), Hindrance { why, see: subject_of(view, file) }))
@@ -60,6 +61,14 @@ fn authorities(view: &View<'_>) -> Option<Hindrance> {
         _ => format!("authorities are missing or unreadable ({})", quoted(gone.into_iter())),
     };
     Some(Hindrance { why: format!("{which}: {effect}"), see: "CertificatesValid/files".to_owned() })
+}
+
+/// An authority of etcd's that has ended: no start renews one, and what is started takes none of its peers' certificates.
+fn ended_authority(view: &View<'_>) -> Option<Hindrance> {
+    let ended = view.etcd_ports().filter_map(|served| view.ended(served));
+    let why = ended.filter(|ended| ended.part == Part::Authority).map(|ended| ended.why).next()?;
+    let why = format!("{why}, which no restart renews");
+    Some(Hindrance { why, see: "CertificatesValid/ca".to_owned() })
 }
 
 /// Why what is given this file does not start.

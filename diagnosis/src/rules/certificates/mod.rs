@@ -71,7 +71,7 @@ impl<'a> View<'a> {
         };
         if matches!(view.reserve, Reserve::Unknown { .. }) && reserve::is_refused(facts) {
             let ended = view.etcd_ports().find_map(|served| view.ended(served));
-            view.reserve = ended.map_or(view.reserve, |why| Reserve::Shut { why });
+            view.reserve = ended.map_or(view.reserve, |ended| Reserve::Shut { why: ended.why });
         }
         view.hindered = Hindered::of(&view, facts);
         view
@@ -96,7 +96,7 @@ impl<'a> View<'a> {
             Some(file) if pair::is_mismatched(file) => {
                 Some(format!("{} and its key are of different pairs", file.path))
             }
-            _ => self.ended(served),
+            _ => self.ended(served).map(|ended| ended.why),
         })
     }
 
@@ -104,14 +104,20 @@ impl<'a> View<'a> {
         self.facts.served.iter().filter(|served| served.name.starts_with("etcd"))
     }
 
-    /// That the certificate of this port has ended, in words that follow a colon.
-    fn ended(&self, served: &ServedCertificate) -> Option<String> {
-        let shown = served.chain.value().and_then(|chain| chain.first());
-        let on_disk = self.file(&served.file).and_then(|file| file.certificates.value()?.first());
-        let leaf = shown.or(on_disk).filter(|leaf| dates::has_ended(self, leaf))?;
-        let of =
-            if shown.is_some() { format!("{} at {}", served.name, served.peer) } else { served.file.clone() };
-        Some(format!("the certificate of {of} ended on {}", Moment(leaf.not_after)))
+    /// Whether the certificate of this port or one above it has ended: by a clock that may be believed, or by one that nobody
+    /// keeps, which is then said. Not by one that is known to be wrong.
+    fn ended(&self, served: &ServedCertificate) -> Option<Ended> {
+        let shown = served.chain.value().filter(|chain| !chain.is_empty());
+        let chain = shown.or_else(|| self.file(&served.file)?.certificates.value())?;
+        let (link, if_right) = dates::ended(self, &self.path_of(chain))?;
+        let of = match shown {
+            Some(_) => format!("{} at {}", served.name, served.peer),
+            None => served.file.clone(),
+        };
+        let (what, end) =
+            (link.part.of(&format!("the certificate of {of}")), Moment(link.certificate.not_after));
+        let unsure = if if_right { "if this clock is right, " } else { "" };
+        Some(Ended { why: format!("{unsure}{what} ended on {end}"), part: link.part })
     }
 
     fn file(&self, path: &str) -> Option<&'a CertificateFile> {
@@ -207,6 +213,25 @@ enum Part {
     Leaf,
     Intermediate,
     Authority,
+}
+
+impl Part {
+    /// What this part is of a leaf that `leaf` names.
+    fn of(self, leaf: &str) -> String {
+        match self {
+            Part::Leaf => leaf.to_owned(),
+            Part::Intermediate => format!("an intermediate of {leaf}"),
+            Part::Authority => format!("the authority behind {leaf}"),
+        }
+    }
+}
+
+/// That what a port of etcd shows has ended.
+struct Ended {
+    /// In words that follow a colon.
+    why: String,
+    /// What of it: no restart renews an authority.
+    part: Part,
 }
 
 /// The worst of `candidates` as the finding about `subject`.

@@ -74,18 +74,18 @@ pub(super) fn advice(view: &View<'_>, usage: &Use, end: Timestamp) -> String {
                 .to_owned()
         }
         (Distribution::Kubeadm, _) => view.weighed(
-            "A restart renews nothing. On this control-plane node: kubeadm certs renew all, then restart the static pods \
+            "By itself a restart renews nothing. On this control-plane node: kubeadm certs renew all, then restart the static pods \
              (kube-apiserver, kube-controller-manager, kube-scheduler, etcd), one node after the other; kubeadm upgrade \
              renews as well."
                 .to_owned(),
         ),
         (Distribution::Rke1, _) => view.weighed(
-            "A restart renews nothing. Rotate them with rke cert rotate where cluster.yml lies, or in Rancher with Rotate \
+            "By itself a restart renews nothing: rotate them with rke cert rotate where cluster.yml lies, or in Rancher with Rotate \
              Certificates. RKE1 has been out of support since July 2025: plan the move to RKE2 or K3s."
                 .to_owned(),
         ),
         _ if !is_rancher(view) => view.weighed(format!(
-            "What renews it is not known here ({}), and no restart is known to: whoever made this certificate has to issue a \
+            "What renews it is not known here ({}), and a restart by itself is not known to: whoever made this certificate has to issue a \
              new one. A process that holds the old one then has to be started again, one node after the other.",
             view.facts.distribution
         )),

@@ -128,19 +128,19 @@ impl Reserve {
             ),
             Self::Needed { member, numbers, away } => {
                 let first = match away.as_str() {
-                    "" => "First win tolerance back as EtcdMembership tells".to_owned(),
+                    "" => "First win tolerance back as EtcdQuorum tells".to_owned(),
                     away => format!("First bring {away} back (EtcdQuorum)"),
                 };
                 format!(
-                    "Not yet: without {member} of this server etcd has no quorum ({numbers}). {first}, then restart, one \
-                     server at a time. {advice}"
+                    "Not yet: without {member} of this server etcd has no quorum ({numbers}). {first}; whatever is restarted \
+                     then is restarted one server at a time. {advice}"
                 )
             }
             Self::Lost { member, numbers, away } => {
                 let Some(trouble) = trouble else {
                     return format!(
-                        "Quorum first: it is lost ({numbers}), and no certificate of etcd here is why, so that a restart \
-                         brings it no nearer. EtcdQuorum says who has to come back and whom to leave as it is. After that: \
+                        "Quorum first: it is lost ({numbers}), and no certificate of etcd here is known to be why, so that a \
+                         restart brings it no nearer. EtcdQuorum says who has to come back and whom to leave as it is. After that: \
                          {advice}"
                     );
                 };
@@ -161,8 +161,8 @@ impl Reserve {
                 upper(why)
             ),
             Self::Unknown { why } => format!(
-                "First see that etcd tolerates it (EtcdQuorum: at least 1 more), for {why}; then restart, one server at a \
-                 time. {advice}"
+                "First see that etcd tolerates a restart (EtcdQuorum: at least 1 more), for {why}; whatever is restarted then is \
+                 restarted one server at a time. {advice}"
             ),
         }
     }

@@ -115,10 +115,14 @@ fn remove_dead(tally: &Tally<'_>, dead: &[(&Voter<'_>, &Ghost)], at: Timestamp) 
             Ghost::WithoutNode => None,
         })
         .collect();
-    let kubelet = if living.len() == dead.len() {
-        ""
-    } else {
-        " (a server without kubelet has no Kubernetes node either)"
+    let kubelet = match living.len() {
+        rebuilt if rebuilt == dead.len() => "",
+        // One node's list may be behind; over a cluster all lists were compared.
+        _ if tally.seen_from.is_empty() => {
+            " (a server without kubelet has no Kubernetes node either, and one server's list may be behind: see kubectl get nodes on \
+             another)"
+        }
+        _ => " (a server without kubelet has no Kubernetes node either)",
     };
     // A node that was built anew twice has two ghosts and one living member.
     living.dedup();

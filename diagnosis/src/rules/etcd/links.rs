@@ -93,7 +93,7 @@ pub(super) fn network(
         }
         let p99 = difference.quantile(0.99);
         if p99.seconds > limit {
-            slow.push(format!("{} {p99}", name_of(list, id)));
+            slow.push(format!("{} ({p99})", name_of(list, id)));
         }
         if slowest.is_none_or(|(_, s)| p99.seconds > s.seconds) {
             slowest = Some((id, p99));

@@ -47,7 +47,7 @@ pub(super) fn advice(tally: &Tally<'_>) -> String {
         ),
         false => String::new(),
     };
-    let membership = tally.of_membership();
+    let membership = tally.of_others();
     let bring = if elsewhere.is_empty() { bring } else { lower(&bring) };
     format!(
         "{elsewhere}{bring}{membership}{rest} A cluster reset is a person's last resort. \

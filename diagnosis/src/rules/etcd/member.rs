@@ -4,20 +4,21 @@ use std::time::Duration;
 
 use outrider_protocol::{
     ConditionType, DataFolder, Distribution, EndpointFacts, EndpointStatus, EtcdFacts, Fact, MemberList,
-    ReasonCode as R, Severity, Status, Thresholds, Timestamp, UnknownCause,
+    NodeFacts, ReasonCode as R, Severity, Status, Thresholds, Timestamp, UnknownCause,
 };
 
 use super::folder;
-use super::histogram::{self, Difference};
+use super::leader;
 use super::learners::{self, Learner};
-use super::links::{self, Network};
+use super::links;
 use super::quorum::Health;
+use super::spoilt::is_reset;
 use super::view::{
     Silence, cluster_id, display_name, election_timeout, is_down, is_time, lacks_leader, member_of, name_of,
     refused_by_learner, service, silent_for, status_health,
 };
 use crate::finding::Finding;
-use crate::wording::{Bytes, Short, Span, names};
+use crate::wording::{Bytes, Short, names};
 
 const TYPE: ConditionType = ConditionType::EtcdMemberHealthy;
 
@@ -26,17 +27,16 @@ const RAISE: Duration = Duration::from_secs(15);
 /// Without room a restart does not help: etcd ends again at its start.
 const RAISE_WITHOUT_ROOM: Duration = Duration::from_secs(2);
 const CLEAR: Duration = Duration::from_secs(5);
-/// A change of leader by itself is no news; several within minutes are a fault that goes on.
-const LEADER_CHANGES: f64 = 3.0;
 
-/// `quorum` is whether `EtcdQuorum` says that quorum holds.
+/// `quorum` is whether `EtcdQuorum` says that quorum holds, `disk` what `EtcdDisk` says.
 pub(super) fn judge(
     etcd: &EtcdFacts,
     quorum: Status,
+    disk: &Finding,
     at: Timestamp,
-    now: Timestamp,
-    limits: &Thresholds,
+    facts: &NodeFacts,
 ) -> Finding {
+    let (now, limits) = (facts.now, &facts.thresholds);
     let local = etcd.endpoints.iter().filter(|e| e.local);
     // Loopback and node address are one member: the one that answers speaks for it.
     let Some(endpoint) = local.max_by_key(|e| e.status.value().is_some()) else {
@@ -75,7 +75,14 @@ pub(super) fn judge(
         Fact::Unknown { cause, detail, .. } => {
             let message = format!("The local member could not be asked at {url}: {detail}.");
             let finding = Finding::unknown(TYPE, cause, Severity::Warn, at, message);
-            return match unasked_advice(cause, url, etcd) {
+            let shown = match facts.checks.certificates.as_ref().and_then(Fact::value) {
+                Some(_) => "CertificatesValid says what is served there",
+                None => &format!(
+                    "openssl s_client -connect {} -showcerts shows it",
+                    url.split_once("://").map_or(url.as_str(), |(_, place)| place)
+                ),
+            };
+            return match unasked_advice(cause, detail, (url, shown), etcd) {
                 Some(advice) => finding.advice(advice),
                 None => finding,
             };
@@ -106,7 +113,7 @@ pub(super) fn judge(
     let odd = folder::odd(etcd, name).map(|(reason, message, advice)| {
         new(Status::True, Severity::Warn, reason, at, message).advice(advice)
     });
-    odd.unwrap_or_else(|| read(etcd, endpoint, name, at, limits))
+    odd.unwrap_or_else(|| read(etcd, endpoint, name, disk, at))
 }
 
 /// The member of this server that the list of its own cluster does not have, as `(id, list)`.
@@ -154,16 +161,27 @@ fn suspected(etcd: &EtcdFacts) -> String {
 }
 
 /// What a person does about a member that could not be asked, where the cause tells it: the question, not the member.
-fn unasked_advice(cause: &UnknownCause, url: &str, etcd: &EtcdFacts) -> Option<String> {
+/// `shown` tells how the certificate is looked at that `url` shows.
+fn unasked_advice(
+    cause: &UnknownCause,
+    detail: &str,
+    (url, shown): (&str, &str),
+    etcd: &EtcdFacts,
+) -> Option<String> {
     let files = names(
         etcd.paths.iter().filter(|p| p.ends_with(".crt") || p.ends_with(".pem") || p.ends_with(".key")),
         3,
     );
     let with = if files.is_empty() { String::new() } else { format!(" ({files})") };
     Some(match cause {
+        UnknownCause::TlsFailed if detail.contains("certificate expired") => format!(
+            "Compare this clock with another first (date -u). If it is right, the certificate that {url} shows has ended ({shown}) and \
+             is to be renewed by whoever issues it; etcd reads its files at every handshake. Until then no client gets in that \
+             verifies it, and this says nothing of the member itself."
+        ),
         UnknownCause::TlsFailed => format!(
-            "Compare the certificate that {url} shows with the CA and the names that Outrider expects{with}: CertificatesValid \
-             says what is served there. This says nothing of the member itself."
+            "Compare the certificate that {url} shows ({shown}) with the CA and the names that Outrider expects{with}. This says \
+             nothing of the member itself."
         ),
         UnknownCause::Forbidden => format!(
             "{url} knows who asks and refuses (403): Outrider's client certificate{with} is accepted, and the right behind it is \
@@ -309,8 +327,13 @@ fn down_advice(etcd: &EtcdFacts, endpoint: &EndpointFacts) -> String {
     let (url, service) = (&endpoint.endpoint, service(&etcd.distribution));
     let how = match Silence::of(endpoint) {
         Some(Silence::Refuses) | None => format!(
-            "Nothing listens at {url}: see whether {service} runs and what its log ends with. \"member has been permanently \
-             removed\" there means that it can only join anew, with an empty data folder, once the others are seen to serve."
+            "Nothing listens at {url}: see whether {service} runs and what its log ends with.{}",
+            if may_be_removed(etcd) {
+                " \"member has been permanently removed\" there means that it can only join anew, with an empty data folder, once \
+                 the others are seen to serve."
+            } else {
+                ""
+            }
         ),
         Some(Silence::Hangs) => format!(
             "etcd hangs: {url} takes the connection and does not answer in time. Look at the disk (EtcdDisk, dmesg), at processor \
@@ -332,6 +355,12 @@ fn down_advice(etcd: &EtcdFacts, endpoint: &EndpointFacts) -> String {
         ),
         None => how,
     }
+}
+
+/// Whether somebody else could have removed this server's member: not from a cluster of its own, and after a reset what lies
+/// here may be the only good data.
+fn may_be_removed(etcd: &EtcdFacts) -> bool {
+    etcd.members.value().is_none_or(|l| l.members.len() != 1) && !is_reset(etcd)
 }
 
 /// The name of the member behind the endpoint where the list knows it as a learner.
@@ -357,13 +386,7 @@ fn leaderless(etcd: &EtcdFacts, name: &str, url: &str, status: &EndpointStatus, 
     ))
 }
 
-fn read(
-    etcd: &EtcdFacts,
-    endpoint: &EndpointFacts,
-    name: &str,
-    at: Timestamp,
-    limits: &Thresholds,
-) -> Finding {
+fn read(etcd: &EtcdFacts, endpoint: &EndpointFacts, name: &str, disk: &Finding, at: Timestamp) -> Finding {
     let url = &endpoint.endpoint;
     match &endpoint.linearizable_read {
         Fact::Unknown { cause, detail, .. } if is_down(cause) => {
@@ -394,8 +417,8 @@ fn read(
         }
         _ => {}
     }
-    if let Some(unstable) = leader_changes(etcd, name, at, limits) {
-        return unstable;
+    if let Some((message, advice)) = leader::changes(etcd, name, disk) {
+        return new(Status::True, Severity::Warn, R::EtcdLeaderUnstable, at, message).advice(advice);
     }
     let message = match &endpoint.linearizable_read {
         Fact::Known { value, .. } => {
@@ -405,49 +428,4 @@ fn read(
         _ => format!("{name} at {url} answers; a linearizable read was not possible for this client."),
     };
     new(Status::True, Severity::Ok, R::EtcdMemberAnswers, at, message)
-}
-
-/// A leader that changes again and again, and what the disk and the peers say to it (D9).
-fn leader_changes(etcd: &EtcdFacts, name: &str, at: Timestamp, limits: &Thresholds) -> Option<Finding> {
-    let metrics = etcd.metrics.value()?;
-    let earlier = metrics.earlier.as_ref()?;
-    let changes = metrics.latest.leader_changes - earlier.leader_changes;
-    let span = metrics.latest.at.since(earlier.at);
-    // Three in half a day are no trouble of now.
-    if changes < LEADER_CHANGES || span.is_zero() || span > histogram::LAST_MINUTES {
-        return None;
-    }
-    let fsync = Difference::new(&earlier.wal_fsync, &metrics.latest.wal_fsync).ok().filter(|d| d.total > 0);
-    let p99 = fsync.map(|d| d.quantile(0.99));
-    let slow_disk = p99.is_some_and(|p| p.seconds * 1000.0 > limits.etcd_fsync_warn_ms);
-    let network = links::network(metrics, etcd.members.value(), election_timeout(etcd));
-    let disk = p99.map_or("fsync not measured".to_owned(), |p| format!("fsync p99 {p}"));
-    let (trips, advice) = match (slow_disk, &network) {
-        (true, Network::Slow(slow)) => (
-            slow.clone(),
-            format!("Disk and network are both slow: {name}'s disk first (see EtcdDisk), then the way to {slow}."),
-        ),
-        (true, Network::Fine(trips)) => {
-            (trips.clone(), format!("It is the disk, not the network: see EtcdDisk of {name}."))
-        }
-        (true, Network::Unmeasured) => {
-            ("not measured".to_owned(), format!("{name}'s disk is slow, which is enough for this: see EtcdDisk."))
-        }
-        (false, Network::Slow(slow)) => (
-            slow.clone(),
-            format!("It is the network, not this disk: look at the way between {name} and {slow} (loss, MTU, load)."),
-        ),
-        (false, _) => (
-            "fine or not measured".to_owned(),
-            "Neither this disk nor a peer is slow: look at the disk of the member that leads, at restarts of etcd, and at \
-             processor time that the machines do not get."
-                .to_owned(),
-        ),
-    };
-    let message = format!(
-        "{name} saw the leader change {changes:.0} times in {}; {disk}; peer round trips: {trips}.",
-        Span(span)
-    );
-    let advice = format!("{advice} Do not restart etcd because of it.");
-    Some(new(Status::True, Severity::Warn, R::EtcdLeaderUnstable, at, message).advice(advice))
 }

@@ -8,6 +8,7 @@ mod folder;
 mod full_disk;
 pub(crate) mod ghosts;
 mod histogram;
+mod leader;
 pub(crate) mod learners;
 pub(crate) mod links;
 mod lost;
@@ -21,6 +22,7 @@ pub(crate) mod restart;
 pub(crate) mod snapshots;
 mod space;
 mod split;
+pub(crate) mod spoilt;
 mod tally;
 pub(crate) mod urls;
 pub(crate) mod versions;
@@ -66,12 +68,13 @@ pub(crate) fn judge(out: &mut Judgement, etcd: &EtcdFacts, at: Timestamp, facts:
             }));
         }
     }
-    let member = member::judge(etcd, standing, at, facts.now, &facts.thresholds);
+    let disk = disk::judge(etcd, at, facts.now, &facts.thresholds);
+    let member = member::judge(etcd, standing, &disk, at, facts);
     out.findings.push(certificates::beside(member, facts));
     let space = full_disk::beside(space::judge(etcd, at, facts.now, &facts.thresholds), etcd, at);
     let is_refused = space.reason == ReasonCode::TlsFailed;
     out.findings.push(if is_refused { certificates::beside(space, facts) } else { space });
-    out.findings.push(disk::judge(etcd, at, facts.now, &facts.thresholds));
+    out.findings.push(disk);
     out.findings.extend(snapshots::judge(etcd, at, facts.now));
 }
 

@@ -40,7 +40,7 @@ pub(crate) fn judge(tally: &Tally<'_>, at: Timestamp) -> Finding {
     let quorum = quorum_of(voters);
     let (healthy, unknown) = (tally.count(Health::Healthy), tally.count(Health::Unknown));
     let answering = healthy + tally.count(Health::NoLeader);
-    match &tally.proof {
+    let finding = match &tally.proof {
         Proof::Read { .. } => holds(tally, at),
         Proof::Failed(_) if healthy >= quorum => reads_fail(tally, at),
         Proof::None if healthy >= quorum => holds(tally, at),
@@ -48,7 +48,21 @@ pub(crate) fn judge(tally: &Tally<'_>, at: Timestamp) -> Finding {
         _ if healthy + unknown >= quorum => untold(tally, at),
         _ if answering >= quorum => no_leader(tally, at),
         _ => lost(tally, at),
+    };
+    match tally.reset_on.as_slice() {
+        servers @ [_, ..] if finding.status != Status::True => finding.advice(after_reset(servers)),
+        _ => finding,
     }
+}
+
+/// The quorum of before a reset is not to come back by its old members (D19): what happens next one condition alone says.
+fn after_reset(servers: &[&str]) -> String {
+    let who = names(servers, NAMED);
+    format!(
+        "The cluster was reset on {who}: EtcdMemberHealthy of {} says whose data counts and who is started first. Do not reset \
+         again, and bring no other member back with its old data before that.",
+        if servers.len() > 1 { "these" } else { &who }
+    )
 }
 
 fn holds(tally: &Tally<'_>, at: Timestamp) -> Finding {
@@ -115,7 +129,16 @@ fn holds(tally: &Tally<'_>, at: Timestamp) -> Finding {
             )),
             _ => new(Severity::Ok, R::EtcdQuorumMet, format!("Quorum holds: {numbers}{read}{from}.")),
         };
-        return finding.waits(REDUCED_RAISE, clear);
+        // To add or take away servers is no answer to an alarm, and may spread or lose what it is about.
+        let advice = match finding.advice.as_str() {
+            advice if tally.alarmed && !advice.is_empty() => {
+                format!(
+                    "First see EtcdSpace, for an alarm is set while which writes are refused. After that: {advice}"
+                )
+            }
+            advice => advice.to_owned(),
+        };
+        return finding.waits(REDUCED_RAISE, clear).advice(advice);
     }
 
     let unhealthy = tally.unhealthy();
@@ -133,32 +156,32 @@ fn holds(tally: &Tally<'_>, at: Timestamp) -> Finding {
         );
         return Finding::new(TYPE, Status::Unknown, Severity::Error, R::EtcdVotersUnknown, at, message)
             .waits(REDUCED_RAISE, clear)
-            .advice(tally.of_membership().trim_start());
+            .advice(tally.of_others().trim_start());
     }
     if !seen_enough || (unknown > 0 && healthy + unknown == voters) {
         // At best as bad as no tolerance: either the way to the others is closed, or the read was the last one.
         let severity = if at_best == 0 { Severity::Error } else { Severity::Warn };
-        let is_to_ask =
-            |v: &&Voter<'_>| v.health != Health::Healthy && v.foreign.is_none() && v.unstarted.is_none();
-        let ask = names(tally.voters.iter().filter(is_to_ask).map(|v| &*v.name), NAMED);
+        let is_to_ask = |v: &&Voter<'_>| v.foreign.is_none() && v.unstarted.is_none() && !v.is_dead_ghost();
+        let unseen = tally.voters.iter().filter(|v| v.health != Health::Healthy && v.spoilt.is_none());
+        let ask = names(unseen.filter(is_to_ask).map(|v| &*v.name), NAMED);
         let who = if from.is_empty() { "this node" } else { "a node that reports" };
         return new(severity, R::EtcdVotersUnseen, message).waits(REDUCED_RAISE, clear).advice(format!(
             "Let {who} reach the client port (2379) of {} with its client certificate; until then it is not known here that more \
              than {at_least} of {voters} may fail, and at best it is {at_best}.{}",
             if ask.is_empty() { tally.named(&AWAY) } else { ask },
-            tally.of_membership()
+            tally.of_others()
         ));
     }
     if at_best > 0 {
         let back = tally.returning(&AWAY);
         let advice = if back.is_empty() {
-            format!("{more} more of {voters} may fail. Do not reset the cluster.{}", tally.of_membership())
+            format!("{more} more of {voters} may fail. Do not reset the cluster.{}", tally.of_others())
         } else {
             format!(
                 "Bring {} back: {more} more of {voters} may fail until then. Do not remove a member or reset the cluster \
                  while its machine may return.{}",
                 names(back, NAMED),
-                tally.of_membership()
+                tally.of_others()
             )
         };
         return new(Severity::Warn, R::EtcdToleranceReduced, message)
@@ -169,7 +192,8 @@ fn holds(tally: &Tally<'_>, at: Timestamp) -> Finding {
     let only_ghosts = tally.voters.iter().all(|v| v.health == Health::Healthy || v.ghost.is_some());
     let severity = if only_ghosts { Severity::Warn } else { Severity::Error };
     let away = tally.named(&AWAY);
-    let back = names(tally.returning(&AWAY), NAMED);
+    let returning = tally.returning(&AWAY);
+    let back = names(&returning, NAMED);
     let advice = if only_ghosts {
         format!(
             "Ghosts still count ({away}), so quorum is {} of {voters}. A person who has made sure that no machine is behind them \
@@ -180,14 +204,15 @@ fn holds(tally: &Tally<'_>, at: Timestamp) -> Finding {
         format!(
             "The next loss stops the cluster: restart, drain or upgrade none of {}, and do not reset the cluster.{}",
             tally.named(&[Health::Healthy]),
-            tally.of_membership()
+            tally.of_others()
         )
     } else {
         format!(
             "The next loss stops the cluster: bring {back} back first, and restart, drain or upgrade none of {} until then. \
-             Do not remove {back} while it may come back as it is, and do not reset the cluster.{}",
+             Do not remove {back} while {}, and do not reset the cluster.{}",
             tally.named(&[Health::Healthy]),
-            tally.of_membership().replace("see EtcdMembership", "see EtcdMembership after that")
+            if returning.len() > 1 { "they may come back as they are" } else { "it may come back as it is" },
+            tally.of_others().replace("see EtcdMembership", "see EtcdMembership after that")
         )
     };
     let message = format!("The next loss stops the cluster: {numbers}; {unhealthy}{read}{from}.");
@@ -216,7 +241,7 @@ fn no_leader(tally: &Tally<'_>, at: Timestamp) -> Finding {
          and the disk latency. Do not restart {1} because there is no leader.{2}",
         tally.election_timeout.as_millis(),
         tally.named(&[Health::Healthy, Health::NoLeader]),
-        tally.of_membership()
+        tally.of_others()
     ))
 }
 
@@ -260,7 +285,7 @@ fn reads_fail(tally: &Tally<'_>, at: Timestamp) -> Finding {
         "{first} whether the leader changes again and again (EtcdMemberHealthy) and how slow the disks of {0} are \
          (EtcdDisk); check port 2380 between them. Do not restart {0} because of a slow answer.{1}",
         tally.named(&[Health::Healthy]),
-        tally.of_membership()
+        tally.of_others()
     ))
 }
 
@@ -289,7 +314,7 @@ fn untold(tally: &Tally<'_>, at: Timestamp) -> Finding {
         "{unseen} of {voters} voters could not be asked. Let {0} be asked: client port 2379, this node's client certificate, \
          the right CA. What is said of {0} is of the question, not of the members.{away}{1}",
         tally.named(&[Health::Unknown]),
-        tally.of_membership(),
+        tally.of_others(),
         voters = tally.voters.len(),
     ));
     // A suspicion is shown at once; how grave it is shows after an election's time.

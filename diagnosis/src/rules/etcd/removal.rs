@@ -5,6 +5,7 @@ use outrider_protocol::{Member, Status, Timestamp};
 
 use super::ghosts::{removal_needs, standing};
 use super::quorum::{Health, NAMED, Tally, quorum_of};
+use super::spoilt::Spoilt;
 use super::view::{display_name, with_id};
 use crate::wording::{Count, names};
 
@@ -17,6 +18,11 @@ pub(super) fn rejoin(tally: &Tally<'_>, member: &Member, running: bool, at: Time
         with_id(member)
     );
     let quorum = standing(tally, at);
+    if tally.voters.iter().any(|v| v.id == member.id && v.spoilt == Some(Spoilt::ByItsFolder)) {
+        return format!(
+            "Do not remove {name} and do not empty its data folder for that: EtcdMemberHealthy says what becomes of it."
+        );
+    }
     if member.is_learner {
         return format!("If that cannot be, {}.", removal_needs(quorum, &step));
     }

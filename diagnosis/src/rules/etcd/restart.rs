@@ -7,6 +7,7 @@ use super::alarms::{Alarmed, CORRUPT, NO_SPACE, others};
 use super::member::{NEXT_SEGMENT, unlisted};
 use super::peers::{self, Compared};
 use super::space::LARGE;
+use super::spoilt::is_reset;
 use super::view::{distinct, tally};
 use crate::wording::names;
 
@@ -74,7 +75,7 @@ fn of_the_folder(etcd: &EtcdFacts) -> Option<Hindrance> {
     let path = &folder.path;
     let why = if folder.tombstone {
         format!("a tombstone lies in {path}, and a start takes the data of a removed member away")
-    } else if folder.reset_flag && etcd.local_status().is_none() {
+    } else if is_reset(etcd) {
         "the cluster was reset on this server, whose member does not answer, and which data counts is to be known first"
             .to_owned()
     } else {

@@ -8,6 +8,7 @@ use outrider_protocol::{Member, Timestamp};
 
 use super::learners;
 use super::split::Split;
+use super::spoilt::Spoilt;
 use super::view::{Seen, display_name};
 use crate::wording::{Count, names};
 
@@ -46,6 +47,8 @@ pub(crate) struct Voter<'a> {
     pub(crate) unreached: bool,
     /// It was added and has never started: where it is to listen. Nothing of it is there that could come back.
     pub(crate) unstarted: Option<Cow<'a, str>>,
+    /// Its data is not to be served again as it is; `None` where nothing speaks against that.
+    pub(crate) spoilt: Option<Spoilt>,
 }
 
 /// Why a voter is a ghost.
@@ -77,6 +80,7 @@ impl<'a> Voter<'a> {
             unreached,
             ghost,
             unstarted,
+            spoilt: None,
         }
     }
 }
@@ -115,12 +119,17 @@ pub(crate) enum Proof {
 }
 
 impl Voter<'_> {
-    /// It is away and may come back as the member it is: no ghost, not of another cluster, its address not another's, and
-    /// not yet to be started.
+    /// It is away and may come back as the member it is: no ghost, not of another cluster, its address not another's, not
+    /// yet to be started, and its data not spoilt.
     pub(crate) fn may_return(&self) -> bool {
         let is_other =
             self.ghost.is_some() || self.foreign.is_some() || self.replaced || self.unstarted.is_some();
-        self.health != Health::Healthy && !is_other
+        self.health != Health::Healthy && !is_other && self.spoilt.is_none()
+    }
+
+    /// A ghost that does not answer: nothing will ever be read, mended or freed there.
+    pub(crate) fn is_dead_ghost(&self) -> bool {
+        self.ghost.is_some() && self.health == Health::Down
     }
 
     /// It answers, or may do so again without anybody being removed.
@@ -150,6 +159,8 @@ pub(crate) struct Tally<'a> {
     pub(crate) seen_from: String,
     /// An alarm is set while which writes are refused, quorum or not.
     pub(crate) alarmed: bool,
+    /// Servers on which the cluster was reset and whose member does not answer, in words; empty where none is known.
+    pub(crate) reset_on: Vec<&'a str>,
     /// The newest snapshot known, in words.
     pub(crate) snapshot: Option<String>,
 }
@@ -206,8 +217,9 @@ impl Tally<'_> {
         self.voters.iter().filter(|v| v.is_in_reach()).count()
     }
 
-    /// Whom `EtcdMembership` tells what to do about, to follow a sentence: they do not come back by waiting.
-    pub(super) fn of_membership(&self) -> String {
+    /// Of whom other conditions tell what to do, to follow a sentence: they do not come back by waiting, nor are they simply
+    /// brought back.
+    pub(super) fn of_others(&self) -> String {
         let ghosts = self.voters.iter().filter(|v| v.health != Health::Healthy && v.ghost.is_some());
         let ghosts = names(ghosts.filter(|v| v.foreign.is_none()).map(|v| &*v.name), NAMED);
         let mut out = String::new();
@@ -232,6 +244,16 @@ impl Tally<'_> {
                 },
                 names(&unstarted, NAMED)
             ));
+        }
+        let away = self.voters.iter().filter(|v| v.health != Health::Healthy && v.ghost.is_none());
+        let of = |spoilt| names(away.clone().filter(|v| v.spoilt == Some(spoilt)).map(|v| &*v.name), NAMED);
+        for (who, why) in [
+            (of(Spoilt::Corrupt), "a CORRUPT alarm is set there, see EtcdSpace"),
+            (of(Spoilt::ByItsFolder), "see EtcdMemberHealthy there, for what lies in its data folder"),
+        ] {
+            if !who.is_empty() {
+                out.push_str(&format!(" Do not simply bring {who} back: {why}."));
+            }
         }
         out
     }

@@ -11,6 +11,7 @@ use outrider_protocol::{
 use super::alarms;
 use super::quorum::{Ghost, Health, Proof, Tally, Voter, label};
 use super::rebuilt::{Rebuilt, has_node, kubernetes_nodes, stem};
+use super::spoilt;
 use super::urls::is_loopback;
 use crate::wording::Span;
 
@@ -108,6 +109,7 @@ pub(crate) fn tally<'a>(etcd: &'a EtcdFacts, list: &'a MemberList, now: Timestam
     });
     let mut voters: Vec<Voter<'_>> = voters.collect();
     label(&mut voters);
+    spoilt::mark(&mut voters, etcd, list);
     Tally {
         voters,
         cluster_id: &list.cluster_id,
@@ -120,6 +122,7 @@ pub(crate) fn tally<'a>(etcd: &'a EtcdFacts, list: &'a MemberList, now: Timestam
         leader: String::new(),
         seen_from: String::new(),
         alarmed: alarms::stop_writes(etcd),
+        reset_on: if spoilt::is_reset(etcd) { vec!["this server"] } else { Vec::new() },
         snapshot: etcd.snapshots.as_ref().and_then(Fact::value).and_then(super::snapshots::known_words),
     }
 }

@@ -172,3 +172,56 @@ fn a_reset_that_is_done_hinders_no_start() {
         "{f:#?}"
     );
 }
+
+#[test]
+fn an_authority_of_etcds_that_has_ended_is_named_and_no_restart_is_the_cure() {
+    let lost = |e: &mut EtcdFacts| (1..=3).for_each(|n| orphan(e, n));
+    let refused = |e: &mut EtcdFacts| {
+        e.members = unknown(UnknownCause::TlsFailed);
+        e.endpoints.iter_mut().for_each(|e| e.status = unknown(UnknownCause::TlsFailed));
+    };
+    // An etcd with an authority of its own, which has ended, beside leaves that end of themselves or do not.
+    for days in [-2, 20, 265] {
+        let c = certificates(NEW, days).with(|c| {
+            let (ca, path) =
+                (format!("{TLS}/etcd/peer-ca.crt"), format!("{TLS}/etcd/peer-server-client.crt"));
+            let ended = CertificateFacts {
+                subject: "CN=etcd-peer-ca".into(),
+                sha256: "peer-ca".into(),
+                ..authority(-2)
+            };
+            let issued = CertificateFacts { issuer: "CN=etcd-peer-ca".into(), ..leaf("peer", days) };
+            c.files.push(certificate_file(&ca, Use::Authority, vec![ended]));
+            c.served.push(served("etcd-peer", 2380, &path, vec![issued]));
+        });
+        for spoil in [&lost as &dyn Fn(&mut EtcdFacts), &refused] {
+            let j = judge(&node(c.clone(), etcd_from(1, 3).with(|e| spoil(e))));
+            assert!(
+                about(&j, "etcd-peer:2380").advice.starts_with("No restart renews an authority"),
+                "{j:#?}"
+            );
+            for of in [ConditionType::EtcdQuorum, ConditionType::EtcdMemberHealthy] {
+                let f = crate::only(&j, of);
+                // Where the leaf of the other port has ended as well, either names what is to be done.
+                let named = [
+                    "The authority behind the certificate of etcd-peer at 127.0.0.1:2380 ended on",
+                    "The certificate of etcd at",
+                ];
+                assert!(named.iter().any(|words| f.advice.contains(words)), "{f:#?}");
+                assert!(f.advice.contains("what has to be done before a restart"), "{f:#?}");
+                assert!(
+                    !f.advice.contains("the restart of exactly") && !f.advice.contains("is the cure"),
+                    "{f:#?}"
+                );
+            }
+            if days < 120 {
+                let f = about(&j, "supervisor:9345");
+                assert!(
+                    f.advice.starts_with("No restart yet: the authority behind the certificate of etcd-peer"),
+                    "{f:#?}"
+                );
+                assert!(f.advice.contains("which no restart renews (see CertificatesValid/ca)"), "{f:#?}");
+            }
+        }
+    }
+}

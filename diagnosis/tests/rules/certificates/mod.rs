@@ -74,7 +74,11 @@ fn the_levels_by_their_days() {
             Status::True,
             expected,
             R::CertificateEnding,
-            &["127.0.0.1:2379", "First see that etcd tolerates it", "A restart of rke2-server renews it"],
+            &[
+                "127.0.0.1:2379",
+                "First see that etcd tolerates a restart",
+                "A restart of rke2-server renews it",
+            ],
         );
     }
     for days in [0, -1, -400] {

@@ -174,6 +174,27 @@ fn advice_is_true_for_the_distribution() {
 }
 
 #[test]
+fn what_goes_before_a_restart_does_not_order_one_that_renews_nothing() {
+    let down = world::etcd_from(1, 3).with(|e| world::kill(e, 3, 600));
+    for (distribution, nothing) in [
+        (Distribution::Rke1, "By itself a restart renews nothing: rotate them"),
+        (Distribution::Kubeadm, "By itself a restart renews nothing. On this control-plane node"),
+        (Distribution::Configured, "a restart by itself is not known to: whoever made this certificate"),
+    ] {
+        let c = certificates("", 20).with(|c| c.distribution = distribution);
+        for etcd in [None, Some(known(down.clone()))] {
+            let checks = CheckFacts { certificates: Some(known(c.clone())), etcd, ..CheckFacts::default() };
+            let f = about(&judge(&world::node_facts(checks)), "etcd:2379");
+            assert!(
+                f.advice.contains("whatever is restarted then is restarted one server at a time"),
+                "{f:#?}"
+            );
+            assert!(f.advice.contains(nothing) && !f.advice.contains("then restart, one server"), "{f:#?}");
+        }
+    }
+}
+
+#[test]
 fn where_nobody_knows_who_renews_no_restart_is_promised() {
     for distribution in [Distribution::Configured, Distribution::from("banana")] {
         for days in [100, 20, -3] {

@@ -113,7 +113,10 @@ fn what_is_not_known_of_the_quorum_is_asked_first() {
         (failing, "linearizable read fails"),
     ] {
         let (advice, _) = both(certificates(NEW, 20), etcd);
-        assert!(advice.starts_with("First see that etcd tolerates it") && advice.contains(why), "{advice}");
+        assert!(
+            advice.starts_with("First see that etcd tolerates a restart") && advice.contains(why),
+            "{advice}"
+        );
     }
 }
 
@@ -152,9 +155,9 @@ fn where_all_has_ended_the_restart_is_the_cure_and_no_advice_leads_in_a_circle()
     // Another read fault, and certificates that are good: the quorum first, as ever.
     let hung = refused(3).with(|e| e.members = unknown(UnknownCause::TimedOut));
     let advice = both(certificates(NEW, -1), hung).0;
-    assert!(advice.starts_with("First see that etcd tolerates it"), "{advice}");
+    assert!(advice.starts_with("First see that etcd tolerates a restart"), "{advice}");
     let (advice, quorum) = both(certificates(NEW, 20), refused(3));
-    assert!(advice.starts_with("First see that etcd tolerates it"), "{advice}");
+    assert!(advice.starts_with("First see that etcd tolerates a restart"), "{advice}");
     assert!(quorum.advice.starts_with("See EtcdMemberHealthy first"), "{quorum:?}");
 }
 

@@ -3,8 +3,7 @@
 use outrider_protocol::{EtcdFacts, ReasonCode as R, Severity, Status, Timestamp};
 
 use super::super::alarms::Alarmed;
-use super::super::quorum::{Health, Voter, quorum_of};
-use super::super::view::{distinct, tally};
+use super::super::quorum::{Health, Tally, Voter, quorum_of};
 use super::{NAMED, TYPE};
 use crate::finding::Finding;
 use crate::wording::{lower, names};
@@ -14,7 +13,8 @@ pub(super) fn judge(
     etcd: &EtcdFacts,
     corrupt: &Alarmed,
     space: Option<(String, Finding)>,
-    (at, now): (Timestamp, Timestamp),
+    tally: Option<&Tally<'_>>,
+    at: Timestamp,
 ) -> Finding {
     let members = etcd.members.value().map_or(0, |l| l.members.len());
     let who = corrupt.who(etcd);
@@ -36,7 +36,7 @@ pub(super) fn judge(
     let message = format!(
         "A CORRUPT alarm is set{on}. Writes are refused for the whole cluster while it is set.{also}"
     );
-    let mut cure = advice(etcd, corrupt, now);
+    let mut cure = advice(etcd, corrupt, tally);
     if let Some((_, space)) = space {
         cure.push_str(&format!(" Only after that the other alarm: {}", lower(&space.advice)));
     }
@@ -44,33 +44,36 @@ pub(super) fn judge(
 }
 
 /// A person replaces one named member where the others are a quorum without it; everywhere else nothing is removed.
-fn advice(etcd: &EtcdFacts, corrupt: &Alarmed, now: Timestamp) -> String {
+fn advice(etcd: &EtcdFacts, corrupt: &Alarmed, tally: Option<&Tally<'_>>) -> String {
     let keep = "Do not clear the alarm, do not restart, and remove no member";
     let copy = "Keep a copy of every member's data folder and the newest etcd snapshot from before the alarm";
     let last = "The alarm stays set after that and writes stay refused: last, once etcdctl endpoint hashkv shows one hash at one \
                 revision on every member, a person clears it (etcdctl alarm disarm).";
-    let Some(list) = etcd.members.value() else {
+    let Some(tally) = tally else {
         return format!("{keep}: who the members are is not known. {copy}.");
     };
-    let (list, _) = distinct(list);
-    let tally = tally(etcd, &list, now);
     let named: Vec<&String> = corrupt.named().collect();
     let is_sound = |v: &&Voter<'_>| v.health == Health::Healthy && !named.iter().any(|id| *id == v.id);
     let sound = tally.voters.iter().filter(is_sound).count();
     let (voters, quorum) = (tally.voters.len(), quorum_of(tally.voters.len()));
     let who = corrupt.who(etcd);
+    let is_ghost = tally.voters.iter().any(|v| v.ghost.is_some() && named.iter().any(|id| **id == v.id));
     let mut first = match names(tally.missing().map(|v| &*v.name), NAMED) {
         nobody if nobody.is_empty() => String::new(),
         away => format!(" Bring {away} back first."),
     };
     // To remove a ghost takes nothing away that holds data, and lowers the quorum.
-    if tally.voters.iter().any(|v| v.ghost.is_some() && v.health == Health::Down) {
+    if tally.voters.iter().any(Voter::is_dead_ghost) {
         first.push_str(" Of ghosts, which hold no data, EtcdMembership tells.");
     }
     match named.len() {
         0 => format!(
             "{keep} before it is known which one differs: compare the members (etcdctl endpoint hashkv at one revision) and \
              look at disk and memory of each for errors. {copy}."
+        ),
+        1 if is_ghost => format!(
+            "Do not clear the alarm and do not restart. Take an etcd snapshot from a member other than {who}, which is a ghost: \
+             whether and how it is removed EtcdMembership tells, and nothing joins in its place. {last}"
         ),
         1 if sound >= quorum => format!(
             "Do not clear the alarm and do not restart. Take an etcd snapshot from a member other than {who}, look at the disk \

@@ -10,7 +10,7 @@ use crate::wording::{Bytes, Percent, percent};
 /// etcd's default quota, 2 GiB; a quota of 0 means this one.
 pub(super) const DEFAULT_QUOTA: u64 = 2_147_483_648;
 /// etcd refuses writes by the size of the file, not by what is in use: this near to its quota a file is nearly there.
-const SIZE_NEAR_PERCENT: f64 = 90.0;
+pub(super) const SIZE_NEAR_PERCENT: f64 = 90.0;
 /// A file grows by whole pages and batches, so it may end a little above its quota, with the alarm set.
 const OVERSHOOT_PERCENT: f64 = 105.0;
 /// 8 GB were reported to take 30 to 40 s on dedicated machines (k3s-io/k3s#11122): 5 s a GB, more on a slow disk.

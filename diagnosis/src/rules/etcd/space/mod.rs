@@ -12,17 +12,17 @@ mod weighed;
 use std::time::Duration;
 
 use outrider_protocol::{
-    ConditionType, EndpointFacts, EtcdFacts, Fact, ReasonCode as R, Severity, Status, Thresholds, Timestamp,
-    UnknownCause,
+    ConditionType, EndpointFacts, EtcdFacts, Fact, Severity, Status, Thresholds, Timestamp, UnknownCause,
 };
 
 use super::alarms::{self, Alarmed, CORRUPT, NO_SPACE};
 use super::unanswered;
-use super::view::{member_of, name_of, ours};
+use super::view::{distinct, member_of, name_of, ours, tally};
 use crate::finding::Finding;
 use crate::wording::names;
 use figures::{Space, has_size};
 pub(super) use room::LARGE;
+use weighed::Takes;
 
 const TYPE: ConditionType = ConditionType::EtcdSpace;
 const RAISE: Duration = Duration::from_secs(60);
@@ -68,16 +68,21 @@ fn judged(etcd: &EtcdFacts, at: Timestamp, now: Timestamp, limits: &Thresholds) 
     let alarmed: Vec<&str> = no_space.named().map(String::as_str).collect();
     let spaces = Space::all(etcd, &alarmed);
     let others = alarms::others(etcd);
+    let list = etcd.members.value().map(|list| distinct(list).0);
+    let tally = list.as_deref().map(|list| tally(etcd, list, now));
+    let tally = tally.as_ref();
 
     if corrupt.is_set() {
-        let space = no_space.is_set().then(|| no_space::judge(etcd, &no_space, &spaces, (at, now), limits));
-        let mut finding = corrupt::judge(etcd, &corrupt, space.map(|f| (no_space.who(etcd), f)), (at, now));
+        let space = no_space.is_set();
+        let space =
+            space.then(|| no_space::judge(etcd, &no_space, &spaces, tally, (at, now), limits).finding);
+        let mut finding = corrupt::judge(etcd, &corrupt, space.map(|f| (no_space.who(etcd), f)), tally, at);
         finding.message.push_str(&of_other_kinds(&others));
         return finding.waits(Duration::ZERO, CLEAR);
     }
     if no_space.is_set() {
-        let finding = no_space::judge(etcd, &no_space, &spaces, (at, now), limits);
-        let mut finding = weighed::weighed(finding, etcd, &spaces, (at, now));
+        let cure = no_space::judge(etcd, &no_space, &spaces, tally, (at, now), limits);
+        let mut finding = cure.weighed(tally, &spaces, at);
         finding.message.push_str(&of_other_kinds(&others));
         return finding.waits(Duration::ZERO, CLEAR);
     }
@@ -93,9 +98,9 @@ fn judged(etcd: &EtcdFacts, at: Timestamp, now: Timestamp, limits: &Thresholds) 
             versions.first().copied().unwrap_or("of this cluster")
         ));
     }
-    let room = room::judge(&spaces, at, limits).map(|finding| match finding.reason {
-        R::EtcdSpaceLow => weighed::weighed(finding, etcd, &spaces, (at, now)),
-        _ => finding,
+    let room = room::judge(&spaces, at, limits).map(|cure| match cure.takes {
+        Takes::Nothing => cure.finding,
+        _ => cure.weighed(tally, &spaces, at),
     });
     let room = room.map(|finding| finding.waits(RAISE, CLEAR));
     // Nothing alarmed in what was read; an alarm list that was not read could still hold one.

@@ -3,10 +3,12 @@
 use outrider_protocol::{EtcdFacts, Member, ReasonCode as R, Severity, Status, Thresholds, Timestamp};
 
 use super::super::alarms::Alarmed;
+use super::super::quorum::Tally;
 use super::super::view::{cluster_id, endpoints_of, health, name_of};
 use super::TYPE;
 use super::figures::{Quota, Space};
 use super::room::defrag_needs;
+use super::weighed::{Cure, Takes};
 use crate::finding::Finding;
 use crate::wording::{Bytes, Count, Short, names};
 
@@ -18,10 +20,12 @@ struct Unseen<'a> {
     /// Why, to follow its name in a sentence.
     why: String,
     listed: Option<&'a Member>,
+    /// Why nobody will ever see them, in a sentence; empty for one that may yet answer, or whom nobody could look up.
+    gone: String,
 }
 
 impl Unseen<'_> {
-    fn of<'a>(etcd: &'a EtcdFacts, id: &'a str, now: Timestamp) -> Unseen<'a> {
+    fn of<'a>(etcd: &'a EtcdFacts, id: &'a str, tally: Option<&Tally<'_>>, now: Timestamp) -> Unseen<'a> {
         let name = name_of(etcd.members.value(), id);
         let listed = etcd.members.value().map(|l| l.members.iter().find(|m| m.id == id));
         let why = match listed {
@@ -34,7 +38,17 @@ impl Unseen<'_> {
                 if why.is_empty() { "answers and told no size that can be one".to_owned() } else { why }
             }
         };
-        Unseen { name, why, listed: listed.flatten() }
+        let is_ghost = tally.is_some_and(|t| t.voters.iter().any(|v| v.id == id && v.is_dead_ghost()));
+        let gone = match listed {
+            Some(Some(_)) if is_ghost => format!(
+                "{name} is a ghost that does not answer: a person removes it as EtcdMembership tells, and its alarm stays set."
+            ),
+            Some(None) => format!(
+                "Find out who {name} is (etcdctl alarm list, etcdctl member list): an alarm stays when its member is removed."
+            ),
+            _ => String::new(),
+        };
+        Unseen { name, why, listed: listed.flatten(), gone }
     }
 
     /// Where its figures are to be had: the URL that it publishes.
@@ -48,15 +62,16 @@ pub(super) fn judge(
     etcd: &EtcdFacts,
     alarmed: &Alarmed,
     spaces: &[Space<'_>],
+    tally: Option<&Tally<'_>>,
     (at, now): (Timestamp, Timestamp),
     limits: &Thresholds,
-) -> Finding {
+) -> Cure {
     let ids: Vec<&str> = alarmed.named().map(String::as_str).collect();
     let seen: Vec<&Space<'_>> = spaces.iter().filter(|s| ids.contains(&s.id)).collect();
     let unseen: Vec<Unseen<'_>> = ids
         .iter()
         .filter(|id| !seen.iter().any(|s| s.id == **id))
-        .map(|id| Unseen::of(etcd, id, now))
+        .map(|id| Unseen::of(etcd, id, tally, now))
         .collect();
     let listed = etcd.members.value().map_or(&[][..], |l| &l.members);
     let known = ids.iter().filter(|id| listed.iter().any(|m| m.id == **id)).count();
@@ -72,11 +87,12 @@ pub(super) fn judge(
     let fullest = candidates
         .iter()
         .max_by(|a, b| used_up(a).cmp(&used_up(b)).then(a.fullness().total_cmp(&b.fullness())));
-    let told = Told { etcd, alarmed, set: &set, candidates: &candidates, spaces, unseen: &unseen };
+    let figures = Figures { etcd, alarmed, set: &set, candidates: &candidates, spaces, unseen: &unseen };
     match fullest {
-        Some(space) => told.cure(space, limits).at(at),
-        None if unseen.is_empty() => Cure {
+        Some(space) => figures.cure(space, limits).at(at),
+        None if unseen.is_empty() => Told {
             reason: R::EtcdNoSpace,
+            takes: Takes::AtLast,
             message: format!("{set}: writes are refused for the whole cluster. No member told its size."),
             advice: format!(
                 "Do not restart etcd. Read size and in-use size of each member (etcdctl endpoint status --cluster -w json; \
@@ -89,22 +105,25 @@ pub(super) fn judge(
     }
 }
 
-struct Cure {
+/// What is said, and what the cure takes.
+struct Told {
     reason: R,
+    takes: Takes,
     message: String,
     advice: String,
 }
 
-impl Cure {
-    fn at(self, at: Timestamp) -> Finding {
-        Finding::new(TYPE, Status::False, Severity::Error, self.reason, at, self.message).advice(self.advice)
+impl Told {
+    fn at(self, at: Timestamp) -> Cure {
+        let finding = Finding::new(TYPE, Status::False, Severity::Error, self.reason, at, self.message);
+        Cure { finding: finding.advice(self.advice), takes: self.takes }
     }
 }
 
 const REFUSED: &str = "writes are refused for the whole cluster although health checks may pass";
 
 /// None of the alarmed members told its figures: what the others told chooses no cure for it.
-fn without_figures(set: &str, unseen: &[Unseen<'_>], others: &[Space<'_>]) -> Cure {
+fn without_figures(set: &str, unseen: &[Unseen<'_>], others: &[Space<'_>]) -> Told {
     let whose = names(unseen.iter().map(|u| u.name), NAMED);
     let why = unseen.iter().map(|u| format!("{} {}", u.name, u.why)).collect::<Vec<_>>().join("; ");
     let told = match others.iter().map(Space::numbers).collect::<Vec<_>>() {
@@ -112,54 +131,78 @@ fn without_figures(set: &str, unseen: &[Unseen<'_>], others: &[Space<'_>]) -> Cu
         all => format!(" Figures of others, which choose no cure for {whose}: {}.", all.join("; ")),
     };
     let message = format!("{set}: {REFUSED}. The figures of {whose} are not known: {why}.{told}");
-    let advice = if unseen.iter().all(|u| u.listed.is_none()) {
-        gone_advice(&whose, others)
+    let listed: Vec<&Unseen<'_>> =
+        unseen.iter().filter(|u| u.listed.is_some() && u.gone.is_empty()).collect();
+    let (takes, advice) = if listed.is_empty() {
+        gone_advice(unseen, others)
     } else {
-        let listed: Vec<&Unseen<'_>> = unseen.iter().filter(|u| u.listed.is_some()).collect();
         let who = names(listed.iter().map(|u| u.name), NAMED);
         let read: Vec<String> =
             listed.iter().map(|u| format!("etcdctl endpoint status -w json{}", u.place())).collect();
-        format!(
+        let advice = format!(
             "Restart no member for the alarm. A person goes in this order. First {who} has to answer, and its size, bytes in \
              use and quota are read ({}; metric etcd_server_quota_backend_bytes): with a full file etcd may not come up \
              before its --quota-backend-bytes is larger. Then, where most of the file is in use, objects are removed and \
              compacted, or the quota made larger. Then {who} is defragmented, and last the alarm is cleared (etcdctl alarm \
-             disarm): before {who} has room it comes back.",
-            names(&read, NAMED)
-        )
+             disarm): before {who} has room it comes back.{}",
+            names(&read, NAMED),
+            of_gone(unseen)
+        );
+        (Takes::AtLast, advice)
     };
-    Cure { reason: R::EtcdNoSpace, message, advice }
+    Told { reason: R::EtcdNoSpace, takes, message, advice }
 }
 
-/// An alarm of a member that nobody lists.
-fn gone_advice(whose: &str, others: &[Space<'_>]) -> String {
-    let by_figures = match others.iter().max_by(|a, b| a.fullness().total_cmp(&b.fullness())) {
-        Some(fullest) if others.iter().all(Space::has_room) => format!(
-            "The fullest member that told its figures, {}, has room, so nothing else may be left of it than the alarm, which a \
-             person then clears (etcdctl alarm disarm)",
-            fullest.name
+/// Whose alarm is cleared without figures of their own, to follow a sentence.
+fn of_gone(unseen: &[Unseen<'_>]) -> String {
+    unseen.iter().filter(|u| !u.gone.is_empty()).map(|u| format!(" {}", u.gone)).collect()
+}
+
+/// Alarms of members that nobody lists any more, or that are dead ghosts.
+fn gone_advice(unseen: &[Unseen<'_>], others: &[Space<'_>]) -> (Takes, String) {
+    let (takes, by_figures) = match others.iter().max_by(|a, b| a.fullness().total_cmp(&b.fullness())) {
+        Some(fullest) if others.iter().all(Space::has_room) => (
+            Takes::Nothing,
+            format!(
+                "The fullest member that told its figures, {}, has room, so nothing else may be left of it than the alarm, which a \
+                 person then clears (etcdctl alarm disarm)",
+                fullest.name
+            ),
         ),
-        Some(fullest) if fullest.disproved().is_some() => format!(
-            "Whether {} has room is not known, for its quota is not: look it up first (metric \
-             etcd_server_quota_backend_bytes). Where every member has room, a person clears the alarm (etcdctl alarm disarm)",
-            fullest.name
+        Some(fullest) if fullest.disproved().is_some() => (
+            Takes::AtLast,
+            format!(
+                "Whether {} has room is not known, for its quota is not: look it up first (metric \
+                 etcd_server_quota_backend_bytes). Where every member has room, a person clears the alarm (etcdctl alarm disarm)",
+                fullest.name
+            ),
         ),
-        Some(fullest) => format!(
-            "{} is near its quota as well: it is cured first (where most is in use, objects removed and compacted or the quota \
-             made larger; then defragmented), and only then a person clears the alarm (etcdctl alarm disarm)",
-            fullest.name
+        Some(fullest) => (
+            Takes::AtLast,
+            format!(
+                "{} is near its quota as well: it is cured first (where most is in use, objects removed and compacted or the quota \
+                 made larger; then defragmented), and only then a person clears the alarm (etcdctl alarm disarm)",
+                fullest.name
+            ),
         ),
-        None => "Where every member has room, only the alarm is left of it, which a person then clears (etcdctl alarm disarm)"
-            .to_owned(),
+        None => (
+            Takes::Nothing,
+            "Where every member has room, only the alarm is left of it, which a person then clears (etcdctl alarm disarm)"
+                .to_owned(),
+        ),
     };
-    format!(
-        "Do not restart etcd. Find out who {whose} is (etcdctl alarm list, etcdctl member list): an alarm stays when its member \
-         is removed. {by_figures}."
-    )
+    let unlisted = names(unseen.iter().filter(|u| u.gone.is_empty()).map(|u| u.name), NAMED);
+    let who = match unlisted.as_str() {
+        "" => String::new(),
+        who => format!(
+            " Find out who {who} is (etcdctl alarm list, etcdctl member list): an alarm stays when its member is removed."
+        ),
+    };
+    (takes, format!("Do not restart etcd.{who}{} {by_figures}.", of_gone(unseen)))
 }
 
 /// The alarm, and the figures by which it is cured.
-struct Told<'a> {
+struct Figures<'a> {
     etcd: &'a EtcdFacts,
     alarmed: &'a Alarmed,
     /// That the alarm is set, and on whom.
@@ -170,16 +213,17 @@ struct Told<'a> {
     unseen: &'a [Unseen<'a>],
 }
 
-impl Told<'_> {
+impl Figures<'_> {
     /// The cure by the figures of `space`, the fullest of those that may be meant.
-    fn cure(&self, space: &Space<'_>, limits: &Thresholds) -> Cure {
+    fn cure(&self, space: &Space<'_>, limits: &Thresholds) -> Told {
         let Self { etcd, alarmed, set, candidates, spaces, unseen } = *self;
         let who = alarmed.who(etcd);
         let numbers = space.numbers();
         let used_up = space.is_used_up(limits.etcd_space_warn_percent);
         let named = alarmed.named().next().is_some();
         let listed = etcd.members.value().map(|l| l.members.as_slice());
-        let all_told = unseen.is_empty()
+        let unknown = unseen.iter().filter(|u| u.gone.is_empty());
+        let all_told = unknown.clone().next().is_none()
             && (named || listed.is_some_and(|all| all.iter().all(|m| spaces.iter().any(|s| s.id == m.id))));
         let room_everywhere = spaces.iter().all(Space::has_room) && !used_up;
 
@@ -188,10 +232,11 @@ impl Told<'_> {
             none if none.is_empty() => String::new(),
             why => format!(" The figures of the others that are alarmed are not known: {why}."),
         };
-        let before = match names(unseen.iter().map(|u| u.name), NAMED) {
-            none if none.is_empty() => String::new(),
+        let before = match names(unknown.map(|u| u.name), NAMED) {
+            none if none.is_empty() => of_gone(unseen),
             rest => format!(
-                " The alarm of {rest} is cleared only once size, bytes in use and quota there are known, and are cured too."
+                " The alarm of {rest} is cleared only once size, bytes in use and quota there are known, and are cured too.{}",
+                of_gone(unseen)
             ),
         };
 
@@ -216,7 +261,7 @@ impl Told<'_> {
              quota made larger before that. Where there is room by it, only the alarm is left over.{before}",
                 defrag_needs(space, true)
             );
-            return Cure { reason: R::EtcdNoSpace, message, advice };
+            return Told { reason: R::EtcdNoSpace, takes: Takes::AtLast, message, advice };
         }
         if all_told && room_everywhere {
             let first = if assumed.is_empty() {
@@ -227,14 +272,16 @@ impl Told<'_> {
                  it is smaller, space is not back there."
                 )
             };
-            return Cure {
+            return Told {
                 reason: R::EtcdAlarmLeftOver,
+                takes: Takes::Nothing,
                 message: format!(
                     "{set} although space is back ({numbers}): writes stay refused for the whole cluster."
                 ),
                 advice: format!(
                     "The alarm is still set on {who}; a person clears it (etcdctl alarm disarm). Outrider does not, and a restart \
-                 does not help.{first}"
+                 does not help.{first}{}",
+                    of_gone(unseen)
                 ),
             };
         }
@@ -258,8 +305,9 @@ impl Told<'_> {
                 " On which member it is set is not told; {cured} is the fullest of those that told their figures."
             )
         };
-        let (message, advice) = match space.freeable() {
+        let (takes, message, advice) = match space.freeable() {
             Some(freed) if !used_up => (
+                Takes::AtOnce,
                 format!(
                     "{set}: {REFUSED}. {numbers}; defragmentation frees about {}.{also}{unnamed}",
                     Bytes(freed)
@@ -277,6 +325,7 @@ impl Told<'_> {
                 },
             ),
             Some(freed) => (
+                Takes::AtLast,
                 format!(
                     "{set}: {REFUSED}. {numbers}; defragmentation frees only about {}.{also}{unnamed}",
                     Bytes(freed)
@@ -289,6 +338,7 @@ impl Told<'_> {
                 ),
             ),
             None => (
+                Takes::AtLast,
                 format!("{set}: {REFUSED}. {numbers}.{also}{unnamed}"),
                 format!(
                     "Do not restart etcd. Find out how much of the {} of {} is in use (metric \
@@ -299,6 +349,6 @@ impl Told<'_> {
                 ),
             ),
         };
-        Cure { reason: R::EtcdNoSpace, message, advice }
+        Told { reason: R::EtcdNoSpace, takes, message, advice }
     }
 }

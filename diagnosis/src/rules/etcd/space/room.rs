@@ -5,10 +5,11 @@ use std::time::Duration;
 use outrider_protocol::{ReasonCode as R, Severity, Status, Thresholds, Timestamp};
 
 use super::TYPE;
-use super::figures::{DEFAULT_QUOTA, Quota, Space};
+use super::figures::{DEFAULT_QUOTA, Quota, SIZE_NEAR_PERCENT, Space};
+use super::weighed::{Cure, Takes};
 use crate::candidate::badness;
 use crate::finding::Finding;
-use crate::wording::{Bytes, Short, Span, names};
+use crate::wording::{Bytes, Short, Span, names, percent};
 
 /// Above this size a snapshot and a defragmentation take long enough to be felt (D20, rancher/rke2#6385).
 pub(in crate::rules::etcd) const LARGE: u64 = 1_000_000_000;
@@ -19,24 +20,26 @@ const LARGEST_SUGGESTED: u64 = 8 * 1024 * 1024 * 1024;
 const NAMED: usize = 7;
 
 /// The gravest that is to be said of a member, and behind it what cannot be told of others; `None` when none told a size.
-pub(super) fn judge(spaces: &[Space<'_>], at: Timestamp, limits: &Thresholds) -> Option<Finding> {
+pub(super) fn judge(spaces: &[Space<'_>], at: Timestamp, limits: &Thresholds) -> Option<Cure> {
+    let nothing = |finding| Cure { finding, takes: Takes::Nothing };
     let unknown_quota = quota_unknown(spaces, at);
     let known = spaces.iter().filter(|s| s.disproved().is_none());
     let found = known.map(|s| (one(s, spaces.len() == 1, at, limits), s.fullness()));
     let fullest = found.max_by(|(f, full), (g, fuller)| {
+        let (f, g) = (&f.finding, &g.finding);
         f.severity.cmp(&g.severity).then(full.total_cmp(fuller)).then(rank(f).cmp(&rank(g)))
     });
-    match (fullest.map(|(finding, _)| finding), unknown_quota) {
+    match (fullest.map(|(cure, _)| cure), unknown_quota) {
         // A full file of one is worse than a doubt about another; to know that one has room does not end the doubt.
-        (Some(mut known), Some(unknown)) if known.severity >= Severity::Warn => {
-            known.message.push_str(&format!(" Also: {}", unknown.message));
+        (Some(mut known), Some(unknown)) if known.finding.severity >= Severity::Warn => {
+            known.finding.message.push_str(&format!(" Also: {}", unknown.message));
             Some(known)
         }
-        (_, Some(unknown)) => Some(unknown),
-        (Some(finding), None) => {
+        (_, Some(unknown)) => Some(nothing(unknown)),
+        (Some(cure), None) => {
             let largest = spaces.iter().max_by_key(|s| (s.free.is_some_and(|free| free < s.size), s.size));
-            let large = largest.and_then(|s| large(s, at)).filter(|_| finding.severity == Severity::Ok);
-            Some(large.unwrap_or(finding))
+            let large = largest.and_then(|s| large(s, at)).filter(|_| cure.finding.severity == Severity::Ok);
+            Some(large.map_or(cure, nothing))
         }
         (None, None) => None,
     }
@@ -87,20 +90,23 @@ fn quota_unknown(spaces: &[Space<'_>], at: Timestamp) -> Option<Finding> {
 }
 
 /// `alone` is whether nobody else told a size.
-fn one(space: &Space<'_>, alone: bool, at: Timestamp, limits: &Thresholds) -> Finding {
-    let new =
-        |status, severity, reason, message: String| Finding::new(TYPE, status, severity, reason, at, message);
+fn one(space: &Space<'_>, alone: bool, at: Timestamp, limits: &Thresholds) -> Cure {
+    let low = |takes, message: String, advice: String| {
+        let finding = Finding::new(TYPE, Status::True, Severity::Warn, R::EtcdSpaceLow, at, message);
+        Cure { finding: finding.advice(advice), takes }
+    };
     let numbers = space.numbers();
     let Some(limit) = space.limit() else { return without_quota(space, at) };
     if space.in_use.is_some() && space.is_used_up(limits.etcd_space_warn_percent) {
         let message = format!("No alarm is set, but the quota is nearly used up. {numbers}.");
-        return new(Status::True, Severity::Warn, R::EtcdSpaceLow, message).advice(format!(
+        let advice = format!(
             "Defragmentation will not help: it frees {}. Find what fills {} (events, secrets, custom resources), remove \
              objects and compact, or raise the quota of {}, before the alarm stops all writes of the cluster.",
             space.freeable().map_or("nothing".to_owned(), |n| format!("about {}", Short(n))),
             space.name,
             Short(limit)
-        ));
+        );
+        return low(Takes::AtLast, message, advice);
     }
     if space.is_near() {
         let frees = space
@@ -108,7 +114,8 @@ fn one(space: &Space<'_>, alone: bool, at: Timestamp, limits: &Thresholds) -> Fi
             .map(|n| format!("; defragmentation frees about {}", Bytes(n)))
             .unwrap_or_default();
         let message = format!("No alarm is set, but the file is near its quota. {numbers}{frees}.");
-        return new(Status::True, Severity::Warn, R::EtcdSpaceLow, message).advice(match space.freeable() {
+        let takes = if space.freeable().is_some() { Takes::AtOnce } else { Takes::AtLast };
+        let advice = match space.freeable() {
             Some(_) if alone => format!("A person defragments {}{}.", space.name, defrag_needs(space, false)),
             Some(_) => format!(
                 "A person defragments one member after the other, {} first{}.",
@@ -122,13 +129,16 @@ fn one(space: &Space<'_>, alone: bool, at: Timestamp, limits: &Thresholds) -> Fi
                 space.name,
                 Short(limit)
             ),
-        });
+        };
+        return low(takes, message, advice);
     }
-    new(Status::True, Severity::Ok, R::EtcdSpaceFree, format!("No alarm is set. {numbers}."))
+    let message = format!("No alarm is set. {numbers}.");
+    let finding = Finding::new(TYPE, Status::True, Severity::Ok, R::EtcdSpaceFree, at, message);
+    Cure { finding, takes: Takes::Nothing }
 }
 
 /// etcd has no quota there: nothing stops the file before the file system is full, and etcd ends at a write that fails.
-fn without_quota(space: &Space<'_>, at: Timestamp) -> Finding {
+fn without_quota(space: &Space<'_>, at: Timestamp) -> Cure {
     let cramped = space.free.is_some_and(|free| free < space.size);
     let severity = if cramped { Severity::Warn } else { Severity::Info };
     let room = match space.free {
@@ -148,15 +158,27 @@ fn without_quota(space: &Space<'_>, at: Timestamp) -> Finding {
         ),
         _ => String::new(),
     };
-    let finding = Finding::new(TYPE, Status::True, severity, R::EtcdQuotaOff, at, message);
-    finding.advice(format!(
-        "{make_room}If that is not meant, set --quota-backend-bytes of {} well above {} (default {}, at most {} suggested): \
-         then etcd refuses writes, which can be cured, before the disk is full, at which it ends.",
+    // A quota that the file has nearly reached would set the alarm at once.
+    let shrink = if percent(space.size, LARGEST_SUGGESTED) > SIZE_NEAR_PERCENT {
+        format!(
+            "first make the file of {} much smaller than {}: remove objects and compact, then defragment{}. Then ",
+            space.name,
+            Short(LARGEST_SUGGESTED),
+            defrag_needs(space, false)
+        )
+    } else {
+        String::new()
+    };
+    let finding = Finding::new(TYPE, Status::True, severity, R::EtcdQuotaOff, at, message).advice(format!(
+        "{make_room}If that is not meant, {shrink}set --quota-backend-bytes of {} well above {} (default {}, at most {} \
+         suggested): then etcd refuses writes, which can be cured, before the disk is full, at which it ends.",
         space.name,
-        Short(space.size),
+        if shrink.is_empty() { Short(space.size).to_string() } else { "what is left".to_owned() },
         Short(DEFAULT_QUOTA),
         Short(LARGEST_SUGGESTED)
-    ))
+    ));
+    // Room on the disk is made at once, whatever the quorum.
+    Cure { finding, takes: if cramped { Takes::Nothing } else { Takes::AtLast } }
 }
 
 /// A file so large that its copies take long, or for whose copy there is no room (D20).
