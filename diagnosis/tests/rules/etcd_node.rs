@@ -168,7 +168,7 @@ fn d9_what_is_said_of_leader_changes_is_what_is_said_of_the_disk() {
     type Spoil = fn(&mut EtcdScrape);
     let commits = |s: &mut EtcdScrape| s.backend_commit = histogram(600, 400);
     // Slow whichever way, fast, and measured by nothing.
-    let disks: [(ReasonCode, Spoil); 7] = [
+    let disks: [(ReasonCode, Spoil); 8] = [
         (ReasonCode::EtcdDiskFast, |_| {}),
         (ReasonCode::EtcdDiskSlow, |s| s.wal_fsync = histogram(600, 400)),
         (ReasonCode::EtcdDiskSlow, |s| s.wal_fsync = stalls(1000, 5)),
@@ -176,6 +176,7 @@ fn d9_what_is_said_of_leader_changes_is_what_is_said_of_the_disk() {
         (ReasonCode::EtcdDiskSlow, |s| s.backend_commit = stalls(1000, 5)),
         (ReasonCode::EtcdDiskUnmeasured, |s| (s.wal_fsync, s.proposals_pending) = (histogram(0, 0), 40.0)),
         (ReasonCode::EtcdDiskUnmeasured, |s| s.wal_fsync = histogram(3, 0)),
+        (ReasonCode::EtcdDiskUnmeasured, |s| s.wal_fsync = stalls(3, 1)),
     ];
     for (reason, spoil) in disks {
         for trips in [None, Some(false), Some(true)] {
@@ -194,7 +195,10 @@ fn d9_what_is_said_of_leader_changes_is_what_is_said_of_the_disk() {
             assert_eq!(says("not this disk"), fast && trips == Some(true), "{f:#?}");
             assert_eq!(says("see EtcdDisk"), !fast, "{f:#?}");
             let unmeasured = |what: &str| f.message.contains(&format!("{what}: not measured"));
-            assert_eq!(unmeasured("this disk"), reason == ReasonCode::EtcdDiskUnmeasured, "{f:#?}");
+            let is_unmeasured = reason == ReasonCode::EtcdDiskUnmeasured;
+            let is_doubted = is_unmeasured && disk.severity == Severity::Warn;
+            assert_eq!(unmeasured("this disk"), is_unmeasured && !is_doubted, "{f:#?}");
+            assert_eq!(says("This disk may be why: see EtcdDisk of n1 first"), is_doubted, "{f:#?}");
             assert_eq!(unmeasured("peer round trips"), trips.is_none(), "{f:#?}");
             assert!(!f.message.contains("fine or not measured"), "{f:#?}");
         }

@@ -1,6 +1,6 @@
 //! A leader that changes again and again: what this node's disk and its way to the peers say to it (D9).
 
-use outrider_protocol::{EtcdFacts, ReasonCode as R};
+use outrider_protocol::{EtcdFacts, ReasonCode as R, Severity};
 
 use super::histogram::{self, Difference};
 use super::links::{self, Network};
@@ -60,6 +60,15 @@ pub(super) fn changes(etcd: &EtcdFacts, name: &str, disk: &Finding) -> Option<(S
             "fast enough",
             format!("This disk is not slow, and the way to the peers was not measured: {elsewhere}."),
         ),
+        // Not measured, and what is known of it points at it all the same: writes that do not end, few that all stall.
+        (_, network) if disk.severity >= Severity::Warn => {
+            let peers = match network {
+                Network::Slow(slow) => format!("The way to {slow} is slow as well."),
+                Network::Fine(_) => "No peer is slow.".to_owned(),
+                Network::Unmeasured => "The way to the peers was not measured.".to_owned(),
+            };
+            ("in doubt by EtcdDisk", format!("This disk may be why: see EtcdDisk of {name} first. {peers}"))
+        }
         (_, Network::Slow(slow)) => (
             "not measured",
             format!(
