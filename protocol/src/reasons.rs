@@ -300,7 +300,7 @@ reason_codes! {
         "The credential is of the wrong kind for its place.";
     CredentialShared = "CredentialShared", Warn..=Warn, "7a51a072ea154ebc86d3f694468d77ec",
         "Two credentials hold one token.";
-    CredentialTemporary = "CredentialTemporary", Warn..=Warn, "ff994258203e45ee8a5653c1ade99418",
+    CredentialTemporary = "CredentialTemporary", Warn..=Error, "ff994258203e45ee8a5653c1ade99418",
         "A temporary key is kept as if it lasted.";
     CredentialEndUnknown = "CredentialEndUnknown", Info..=Info, "6faacca22deb44aa91bcc30b02817953",
         "When the credential ends cannot be told.";
@@ -340,7 +340,7 @@ reason_codes! {
         "Plain http is not redirected to https.";
     RedirectLoop = "RedirectLoop", Error..=Error, "6bf7eb1e4e1b5848a0f58ef1c5e0a856",
         "https redirects to itself.";
-    ForwardedHeaderIgnored = "ForwardedHeaderIgnored", Error..=Error, "3c5ee2b898e45c3087ded98195c09d10",
+    ForwardedHeaderIgnored = "ForwardedHeaderIgnored", Warn..=Error, "3c5ee2b898e45c3087ded98195c09d10",
         "The ingress does not trust X-Forwarded-Proto.";
     ForwardedHeaderMissing = "ForwardedHeaderMissing", Error..=Error, "209b2a7cb929524da2185de42f32230e",
         "The balancer does not send X-Forwarded-Proto.";

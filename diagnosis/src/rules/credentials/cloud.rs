@@ -1,19 +1,24 @@
 //! Rancher's cloud credentials. Four sources, the better before the worse: the token object, the mark that Rancher made the
 //! token last, the annotation on the credential (which may be stale), nothing.
 
+use std::time::Duration;
+
 use outrider_protocol::{
     CloudCredential, CloudCredentials, CloudKind, Fact, KubeconfigContent, ReasonCode as R, Severity, Status,
-    TokenForm, UnknownCause,
+    Timestamp, TokenForm, UnknownCause,
 };
 
 use super::end::End;
 use super::{TYPE, Verdict, View, kubeconfig};
 use crate::finding::{Finding, Judgement};
+use crate::rules::clock::Validity;
 use crate::wording::{Count, Moment, Span, names};
 
 /// Subject of what is about all of them.
 pub(super) const ALL: &str = "cloud credentials";
 const NAMED: usize = 8;
+/// The longest that STS gives a key for (`GetSessionToken`).
+const STS_AT_MOST: Duration = Duration::from_secs(36 * 3600);
 
 pub(super) fn judge(out: &mut Judgement, view: &View, all: &CloudCredentials) {
     for credential in &all.credentials {
@@ -103,10 +108,25 @@ fn amazon(view: &View, credential: &CloudCredential) -> Verdict {
         format!("; the credential was made {} ago", Span(view.now.since(made)))
     });
     if credential.temporary {
+        // The credential is no older than its key, unless it was edited since; by how much is not told.
+        let ended = credential.created_at.is_some_and(|made| {
+            let validity = |now: Timestamp| match now.since(made) > STS_AT_MOST {
+                true => Validity::Ended,
+                false => Validity::Good,
+            };
+            validity(view.now) == Validity::Ended && view.doubt(Validity::Ended, validity).is_none()
+        });
+        let (severity, end) = match ended {
+            true => (
+                Severity::Error,
+                "such a key lasts 36 h at most, so it has ended if the credential was not edited since",
+            ),
+            false => (Severity::Warn, "it ends within hours"),
+        };
         let message = format!(
-            "{key} and is a temporary one of AWS STS{age}: it ends within hours and Rancher keeps it as if it lasted."
+            "{key} and is a temporary one of AWS STS{age}: {end}, and Rancher keeps it as if it lasted."
         );
-        return Verdict::new(Status::False, Severity::Warn, R::CredentialTemporary, message)
+        return Verdict::new(Status::False, severity, R::CredentialTemporary, message)
             .advice("Give Rancher the long-lived key of a user made for it, and edit the cloud credential to hold that.");
     }
     let message = format!("{key}{age}. AWS keys have no end of their own.");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use outrider_protocol::{RancherToken, ReasonCode as R, Severity, Status, Timestamp};
 
 use super::{Verdict, View};
-use crate::rules::clock::{Doubt, Trust, Validity};
+use crate::rules::clock::Validity;
 use crate::wording::{Moment, Span};
 
 const DAY_MS: i64 = 86_400_000;
@@ -140,12 +140,7 @@ impl End {
             }
             _ => format!("{what} ends in {}, on {}, {by}.", Span(end.since(view.now)), Moment(end)),
         };
-        let doubt = match &view.trust {
-            // No end of a credential is judged by a clock that nobody keeps.
-            Trust::Doubtful { why, .. } | Trust::Unread { why } => Some(Doubt { why, is_wrong: true }),
-            trust => trust.doubt(here, |now| Self::validity(end, now, view.days)),
-        };
-        if let Some(doubt) = doubt {
+        if let Some(doubt) = view.doubt(here, |now| Self::validity(end, now, view.days)) {
             let severity = here.severity().max(Severity::Info);
             return Verdict::new(Status::Unknown, severity, R::CredentialClockUnsure, doubt.on(&words))
                 .advice(doubt.advice(""));

@@ -1,13 +1,13 @@
 //! One kubeconfig of this node: what is in it, when it ends, and what its server said.
 
 use outrider_protocol::{
-    CredentialCall, CredentialKind as Kind, Fact, KubeconfigContent, KubeconfigFacts,
-    KubeconfigPurpose as Purpose, ReasonCode as R, Severity, Status, TokenFacts, TokenForm, UnknownCause,
+    CredentialKind as Kind, Fact, KubeconfigContent, KubeconfigFacts, KubeconfigPurpose as Purpose,
+    ReasonCode as R, Severity, Status, TokenFacts, TokenForm, UnknownCause,
 };
 
 use super::end::End;
-use super::{Verdict, View};
-use crate::wording::{Count, Moment, Span};
+use super::{Verdict, View, answer};
+use crate::wording::{Moment, Span};
 
 pub(super) fn judge(view: &View, found: &KubeconfigFacts) -> Verdict {
     let content = match &found.content {
@@ -39,7 +39,7 @@ pub(super) fn judge(view: &View, found: &KubeconfigFacts) -> Verdict {
         return unusable(found, format!("No client can use {}: {}.", found.path, content.fault));
     }
     let written = by_what_is_written(view, found, content);
-    let mut verdict = by_the_answer(found, content, written);
+    let mut verdict = answer::judge(found, content, written);
     if found.purpose == Purpose::CloudProvider && is_through_rancher(content) {
         let message = format!(
             "{} holds a kubeconfig through Rancher ({}), where the cloud provider needs a ServiceAccount's of Harvester \
@@ -65,7 +65,7 @@ fn unusable(found: &KubeconfigFacts, message: String) -> Verdict {
 }
 
 /// What renews a kubeconfig, by its place.
-fn renewal(found: &KubeconfigFacts, content: &KubeconfigContent) -> &'static str {
+pub(super) fn renewal(found: &KubeconfigFacts, content: &KubeconfigContent) -> &'static str {
     let is_ranchers =
         content.token.as_ref().and_then(Fact::value).is_some_and(|t| t.form == TokenForm::Rancher);
     match found.purpose {
@@ -127,7 +127,7 @@ fn by_what_is_written(view: &View, found: &KubeconfigFacts, content: &Kubeconfig
 
 fn token(view: &View, found: &KubeconfigFacts, token: &TokenFacts, advice: &str) -> Verdict {
     // What its server takes can be used, whatever is made of its claims here.
-    if !token.fault.is_empty() && !is_accepted(found) {
+    if !token.fault.is_empty() && !is_known(found) {
         return unusable(found, format!("The token in {} cannot be used: {}.", found.path, token.fault));
     }
     let what = match token.form {
@@ -153,8 +153,9 @@ fn token(view: &View, found: &KubeconfigFacts, token: &TokenFacts, advice: &str)
     end.judge(view, &what, advice)
 }
 
-fn is_accepted(found: &KubeconfigFacts) -> bool {
-    found.call.value().is_some_and(|call| (200..300).contains(&call.status))
+/// 403 is given to whom the server knows.
+fn is_known(found: &KubeconfigFacts) -> bool {
+    found.call.value().is_some_and(|call| matches!(call.status, 200..=299 | 403))
 }
 
 /// Rancher's own word on its token, where it was asked with the token itself.
@@ -190,227 +191,6 @@ fn without_an_end(found: &KubeconfigFacts, content: &KubeconfigContent) -> Verdi
         found,
         format!("The user {:?} in {path} has no credential: requests go as nobody.", content.user),
     )
-}
-
-/// The answer counts before what is written.
-fn by_the_answer(found: &KubeconfigFacts, content: &KubeconfigContent, written: Verdict) -> Verdict {
-    let server = &content.server;
-    let is_tried = matches!(found.call, Fact::Known { .. } | Fact::Unknown { .. });
-    let is_open = written.reason == R::CredentialEndUnknown;
-    let written = match is_tried && is_open && content.token.is_some() {
-        true => Verdict {
-            advice: "Look at the token where it was made (in Rancher: Account & API Keys).".into(),
-            ..written
-        },
-        false => written,
-    };
-    match &found.call {
-        Fact::Known { value, .. } => answer(found, content, value, written),
-        Fact::Unknown { cause: UnknownCause::Unauthenticated, detail, .. }
-            if content.certificate.is_some() =>
-        {
-            let message = format!(
-                "{server} does not accept the client certificate in {}: {}.",
-                found.path,
-                detail.trim_end_matches('.')
-            );
-            if written.reason == R::CredentialExpired {
-                return written.also(&message).answered();
-            }
-            let message = format!("{message} {}", why_no_certificate(&written));
-            Verdict::new(Status::False, Severity::Error, R::CredentialRefused, message)
-                .advice(renewal(found, content))
-                .answered()
-        }
-        // That it has ended is known whoever answers.
-        Fact::Unknown { cause, detail, .. } if written.status == Status::True || is_open => {
-            let message = format!(
-                "{} {server} could not be asked whether it accepts it: {}.",
-                written.message,
-                detail.trim_end_matches('.')
-            );
-            Verdict::unknown(cause, written.severity.max(Severity::Warn), message)
-                .advice(no_answer_advice(cause, &written))
-        }
-        Fact::Unknown { detail, .. } => {
-            let words = format!("{server} could not be asked: {}.", detail.trim_end_matches('.'));
-            Verdict { answered: true, ..written }.also(&words)
-        }
-        Fact::NotApplicable { reason, .. } if !reason.is_empty() => {
-            written.also(&format!("It was not tried: {}.", reason.trim_end_matches('.')))
-        }
-        _ => written,
-    }
-}
-
-fn no_answer_advice(cause: &UnknownCause, written: &Verdict) -> String {
-    let way = match cause {
-        UnknownCause::TlsFailed => {
-            "The server's certificate is not the one that the kubeconfig trusts: compare certificate-authority-data with \
-             what the server shows. That says nothing of the credential."
-        }
-        UnknownCause::NameNotResolved => {
-            "The server's name does not resolve on this node: correct the resolver first."
-        }
-        UnknownCause::InvalidAnswer => {
-            "Something else answers at the server's address, a login page or a proxy: see where the address leads and whether \
-             it ends in the path of the cluster. That says nothing of the credential."
-        }
-        UnknownCause::Unauthenticated => {
-            "The server, or a balancer before it, wants a client certificate at the TLS handshake, which this kubeconfig does \
-             not hold: see whether the address is the right one, and who ends TLS there."
-        }
-        UnknownCause::ConnectionRefused => "Nothing listens at the server's address: see whether it runs.",
-        _ => "See the way from this node to the server: route, firewall, its virtual address.",
-    };
-    if written.advice.is_empty() { way.to_owned() } else { format!("{way} {}", written.advice) }
-}
-
-fn answer(
-    found: &KubeconfigFacts,
-    content: &KubeconfigContent,
-    call: &CredentialCall,
-    written: Verdict,
-) -> Verdict {
-    let (server, path) = (&content.server, &found.path);
-    let asked = format!("{} at {server}", call.request);
-    let said =
-        if call.said.is_empty() { String::new() } else { format!(" ({})", call.said.trim_end_matches('.')) };
-    let advice = renewal(found, content);
-    match call.status {
-        200..=299 => accepted(call, written, &asked),
-        401 => {
-            let tries = Count(call.calls as usize, "try");
-            let of = if call.calls == 1 { "1 try".to_owned() } else { format!("{} tries", tries.0) };
-            let message = format!(
-                "{server} does not accept the credential in {path}: 401 to {} of {of}{said}.",
-                call.refused
-            );
-            if written.reason == R::CredentialExpired {
-                return written.also(&message).answered();
-            }
-            let why = why_refused(content, &written);
-            Verdict::new(Status::False, Severity::Error, R::CredentialRefused, format!("{message} {why}"))
-                .advice(advice)
-                .answered()
-        }
-        403 => {
-            let message =
-                format!("The credential in {path} is valid and lacks a right: {asked} is forbidden{said}.");
-            let advice = "The words of the server name the verb and the resource. Give the role behind it that right, or put \
-                          the kubeconfig of the right kind there: the cloud provider's is a limited ServiceAccount, a node \
-                          driver's needs broad rights. A new token of the same kind would be refused as well.";
-            Verdict::new(Status::False, Severity::Warn, R::CredentialForbidden, message)
-                .advice(advice)
-                .answered()
-                .beside(written)
-        }
-        404 | 410 => {
-            let message = format!(
-                "What the credential in {path} leads to is gone: {asked} answers {}{said}. A cluster that was removed from \
-                 Rancher looks so, and so does another server at that address.",
-                call.status
-            );
-            Verdict::new(Status::False, Severity::Error, R::CredentialGone, message)
-                .advice(advice)
-                .answered()
-                .beside(written)
-        }
-        status => {
-            let cause = if status == 429 || status >= 500 {
-                UnknownCause::Unavailable
-            } else {
-                UnknownCause::InvalidAnswer
-            };
-            let message = format!(
-                "Whether the credential in {path} is accepted cannot be told: {asked} answers {status}{said}."
-            );
-            Verdict::unknown(&cause, Severity::Warn, message).beside(written)
-        }
-    }
-}
-
-/// What 401 may mean, by what the credential says of itself (F9): ended, unknown to this server, or deleted.
-fn why_refused(content: &KubeconfigContent, written: &Verdict) -> String {
-    let Some(token) = content.token.as_ref().and_then(Fact::value) else {
-        return why_no_certificate(written);
-    };
-    let other = match token.form {
-        TokenForm::Rancher => {
-            return "Rancher answers 401 to a token that has expired, was purged or deleted, and to one of another Rancher (after \
-                    a restore, say); over HTTP they cannot be told apart."
-                .to_owned();
-        }
-        TokenForm::ServiceAccount => {
-            "the ServiceAccount or its Secret was deleted, or the server signs with another key (after a restore or a new \
-             installation)"
-        }
-        TokenForm::Jwt => "it was revoked, or this server does not take tokens of its issuer",
-        _ => {
-            return "It says nothing of itself: it has ended, was deleted, or is of another server (or of this one before a \
-                    restore)."
-                .to_owned();
-        }
-    };
-    if written.reason == R::CredentialClockUnsure {
-        return format!("{} That may be why; or {other}.", written.message);
-    }
-    if !token.fault.is_empty() {
-        return format!("Whether it has ended it does not tell ({}). It has, or {other}.", token.fault);
-    }
-    let end = if token.expires_at.is_some() { "It has not ended" } else { "It has no end" };
-    format!("{end} by its own claims: {other}.")
-}
-
-/// Why a server may refuse a client certificate.
-fn why_no_certificate(written: &Verdict) -> String {
-    let why = "Its authority is none that this server takes client certificates from, or it has ended by the server's clock.";
-    match written.reason {
-        R::CredentialClockUnsure => format!("{why} {}", written.message),
-        _ => why.to_owned(),
-    }
-}
-
-/// The server took it: it is good now, whatever a clock says; what is known of its end still counts.
-fn accepted(call: &CredentialCall, written: Verdict, asked: &str) -> Verdict {
-    let ok = format!("It is accepted ({asked}).");
-    if call.refused > 0 {
-        let message = format!(
-            "{} It is accepted, but only {} of {} tries were: the others got 401 ({asked}).",
-            written.message,
-            call.calls.saturating_sub(call.refused),
-            call.calls
-        );
-        let severity = written.severity.max(Severity::Warn);
-        return Verdict::new(Status::True, severity, R::CredentialRefused, message)
-            .advice("Several servers behind one address may not know the same tokens: see whether each of them is in order.")
-            .answered();
-    }
-    match written.reason {
-        R::CredentialExpired => {
-            let message = format!(
-                "{} And yet it is accepted ({asked}): one of the two clocks is wrong.",
-                written.message
-            );
-            Verdict::new(Status::True, Severity::Warn, R::CredentialEnding, message)
-                .advice(written.advice)
-                .answered()
-        }
-        R::CredentialEndUnknown => Verdict::new(
-            Status::True,
-            Severity::Info,
-            R::CredentialsGood,
-            format!("{ok} {}", written.message),
-        )
-        .answered(),
-        // Rancher calls it switched off or gone.
-        R::CredentialRefused | R::CredentialGone => {
-            let words = format!("And yet it is accepted ({asked}): that need not last.");
-            let lasting = Verdict { status: Status::True, severity: Severity::Warn, ..written };
-            lasting.also(&words).answered()
-        }
-        _ => written.also(&ok),
-    }
 }
 
 fn remarks(found: &KubeconfigFacts, content: &KubeconfigContent) -> String {

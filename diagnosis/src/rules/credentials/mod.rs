@@ -4,6 +4,7 @@
 //! end counts for nothing by a clock that is in doubt. 401 is not 403, and neither is "gone". Advice names the clusters
 //! that hang on a credential and never says to rename or to delete anything.
 
+mod answer;
 mod cloud;
 mod dedicated;
 mod end;
@@ -18,7 +19,7 @@ use outrider_protocol::{
 
 use crate::candidate::{Candidate, badness};
 use crate::finding::{Finding, Judgement};
-use crate::rules::clock::Trust;
+use crate::rules::clock::{Doubt, Trust, Validity};
 
 const TYPE: ConditionType = ConditionType::CredentialsValid;
 /// A second look has to confirm what a server said once; what is written needs no second look.
@@ -107,6 +108,17 @@ struct View {
     /// Days before the end that warn and are an error.
     days: [i64; 2],
     trust: Trust,
+}
+
+impl View {
+    /// Why the verdict `here` on an end is left open; `there` tells it for another moment. No end of a credential is judged
+    /// by a clock that nobody keeps.
+    fn doubt(&self, here: Validity, there: impl FnOnce(Timestamp) -> Validity) -> Option<Doubt<'_>> {
+        match &self.trust {
+            Trust::Doubtful { why, .. } | Trust::Unread { why } => Some(Doubt { why, is_wrong: true }),
+            trust => trust.doubt(here, there),
+        }
+    }
 }
 
 /// One verdict about one credential.

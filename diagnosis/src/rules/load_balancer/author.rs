@@ -114,6 +114,14 @@ pub(super) fn of(answer: &HttpAnswer) -> (Author, &'static str) {
     (Author::Unknown, "")
 }
 
+/// How it is known that `words`, answered with `status`, are a proxy's own, as a clause; `None` where they are not known as
+/// such.
+pub(crate) fn words_of_a_proxy(status: u16, words: &str) -> Option<String> {
+    let answer = HttpAnswer { status, body_start: words.to_owned(), ..HttpAnswer::default() };
+    let (author, how) = of(&answer);
+    author.is_proxy().then(|| format!("by {author} (known by {how})"))
+}
+
 /// The ingress that answers straight at a backend, where its words or its header tell.
 pub(super) fn ingress<'a>(answers: impl Iterator<Item = &'a HttpAnswer>) -> Author {
     let mut by_header = Author::Unknown;

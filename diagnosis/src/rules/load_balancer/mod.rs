@@ -32,6 +32,7 @@ use outrider_protocol::{
 use crate::finding::Judgement;
 
 pub(crate) use answer::{host_of, is_at_port, is_of_peer};
+pub(crate) use author::words_of_a_proxy;
 pub(crate) use view::used_ports;
 
 pub(super) fn judge(out: &mut Judgement, balancers: &[LoadBalancerFacts], facts: &NodeFacts) {

@@ -112,7 +112,38 @@ fn keys_of_aws_show_four_characters_and_their_age() {
         })
     };
     expect(&aws(false), T::True, S::Ok, R::CredentialsGood, &["WXYZ", "20 days ago"]);
-    expect(&aws(true), T::False, S::Warn, R::CredentialTemporary, &["STS"]);
+    let old = ["STS", "made 20 days ago", "36 h at most", "if the credential was not edited since"];
+    expect(&aws(true), T::False, S::Error, R::CredentialTemporary, &old);
+}
+
+/// What its age says of a temporary key counts by a clock that is kept, and the harm by who uses it.
+#[test]
+fn a_temporary_key_has_ended_when_its_credential_is_older_than_such_a_key_can_be() {
+    let sts = |made: Option<Timestamp>| {
+        credential("cc-1").with(|c| {
+            (c.kind, c.kubeconfig, c.temporary, c.created_at) = (CloudKind::Amazon, None, true, made);
+        })
+    };
+    for (made, severity) in [
+        (Some(ago(35 * 3600)), S::Warn),
+        (Some(ago(37 * 3600)), S::Error),
+        (Some(ahead(DAY)), S::Warn),
+        (None, S::Warn),
+    ] {
+        let found = cloud(vec![sts(made)], "cc-1");
+        let word = if severity == S::Error { "has ended" } else { "ends within hours" };
+        expect(&found, T::False, severity, R::CredentialTemporary, &[word]);
+    }
+    let unused = sts(Some(ago(9 * DAY))).with(|c| c.used_by = known(vec![]));
+    assert_eq!(cloud(vec![unused], "cc-1").severity, S::Warn);
+    let all = CloudCredentials {
+        server: "https://127.0.0.1:6443".into(),
+        credentials: vec![sts(Some(ago(9 * DAY)))],
+        others: 0,
+        left_out: 0,
+    };
+    let found = of(&unkept(facts(Vec::new(), Some(known(all)))), "cc-1");
+    expect(&found, T::False, S::Warn, R::CredentialTemporary, &["ends within hours"]);
 }
 
 #[test]

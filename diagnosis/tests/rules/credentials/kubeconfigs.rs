@@ -250,7 +250,7 @@ fn a_right_that_lacks_is_said_of_a_credential_that_ends_too() {
     );
     let mut unkept = facts(vec![KubeconfigFacts { call: forbidden(), ..soon.clone() }], None);
     unkept.checks.clock = None;
-    expect(&of(&unkept, ""), T::Unknown, S::Error, R::CredentialClockUnsure, &["By this clock", "forbidden"]);
+    expect(&of(&unkept, ""), T::False, S::Warn, R::CredentialForbidden, &["By this clock", "ends in 3 days"]);
     let gone = one(KubeconfigFacts { call: answered(404, 1, 0, "not found"), ..soon });
     expect(&gone, T::False, S::Error, R::CredentialGone, &["answers 404", "ends in 3 days"]);
 }

@@ -1,5 +1,6 @@
 //! `facts/credentials.md`: every kind of credential, every way it may end, and every answer.
 
+mod answers;
 mod cloud;
 mod generated;
 mod kubeconfigs;
@@ -95,6 +96,16 @@ fn one(kubeconfig: KubeconfigFacts) -> Finding {
 
 fn provider(content: KubeconfigContent) -> Finding {
     one(file(KubeconfigPurpose::CloudProvider, content))
+}
+
+/// The same on a machine whose clock nobody keeps.
+fn unkept(mut facts: NodeFacts) -> NodeFacts {
+    facts.checks.clock = Some(known(world::clock().with(|clock| {
+        clock.kernel =
+            known(KernelClock { synchronized: false, estimated_error_us: 1, maximum_error_us: 16_000_000 });
+        clock.coordinator = Fact::not_applicable("none", now());
+    })));
+    facts
 }
 
 use ReasonCode as R;
