@@ -172,34 +172,6 @@ fn loopback_comes_from_the_hosts_file_or_from_a_filter() {
 }
 
 #[test]
-fn this_node_alone_is_an_error_by_the_hosts_file_and_a_word_by_dns() {
-    let own = |n: &mut NameFacts| {
-        n.host = known(HostAnswer { addresses: vec!["10.0.0.1".into()], ms: 0 });
-        n.ways = vec![AddressWay { address: "10.0.0.1".into(), from: known("10.0.0.1".into()) }];
-    };
-    let f = name(|n| {
-        own(n);
-        n.answers.clear();
-        n.hosts_file = vec!["10.0.0.1".into()];
-    });
-    expect(
-        &f,
-        Status::False,
-        Severity::Error,
-        ReasonCode::NameIsThisNode,
-        &["this node alone", "DNS does not say so"],
-    );
-    let everywhere = world::dns().with(|d| {
-        own(&mut d.names[0]);
-        all_say(&mut d.names[0], "NOERROR", &["10.0.0.1"]);
-    });
-    let f = about(everywhere.clone(), "rancher.example");
-    expect(&f, Status::True, Severity::Info, ReasonCode::NameIsThisNode, &["single server"]);
-    let ha = judged(everywhere, Profile::RancherHaServer);
-    assert_eq!((ha[0].severity, &ha[0].reason), (Severity::Warn, &ReasonCode::NameIsThisNode));
-}
-
-#[test]
 fn split_horizon_and_rotation_are_two_things() {
     let f = name(|n| n.answers[1] = server_answer(SECOND, "NOERROR", &["203.0.113.7"]));
     let words = ["split horizon", "10.0.0.2 says 192.0.2.10", "10.0.0.3 says 203.0.113.7"];

@@ -22,6 +22,7 @@ mod cloud_init;
 mod credentials;
 mod dns;
 mod dns_servers;
+mod dns_this_node;
 mod etcd_apart;
 mod etcd_corrupt;
 mod etcd_cure;

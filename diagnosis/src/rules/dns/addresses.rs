@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use outrider_protocol::{Fact, NameFacts, Profile, ReasonCode as R, Severity};
+use outrider_protocol::{Fact, Member, NameFacts, Profile, ReasonCode as R, Severity};
 
 use super::compare::here;
 use super::name::wanted;
 use super::said::{Said, Word};
 use super::{RAISE, View};
 use crate::candidate::Candidate;
+use crate::rules::load_balancer::host_of;
 use crate::wording::names;
 
 pub(super) fn candidates(view: &View<'_>, name: &NameFacts, said: &[Said<'_>]) -> Vec<Candidate> {
@@ -77,16 +78,46 @@ fn this_node(view: &View<'_>, name: &NameFacts, said: &[Said<'_>]) -> Option<Can
              pods go elsewhere.",
         ));
     }
-    let is_ha = matches!(view.facts.node.profile, Profile::RancherHaServer | Profile::RancherHaAgent);
-    let severity = if is_ha { Severity::Warn } else { Severity::Info };
+    let (voters, is_ha) = (voters_beside(view, &addresses), is_ha(view));
+    let leads_to_rancher =
+        name.wanted_by.iter().any(|by| by.starts_with("load balancer ") || by == "rancher-system-agent");
+    let (severity, known) = match voters {
+        0 | 1 if is_ha => (Severity::Warn, String::new()),
+        0 | 1 => (Severity::Info, String::new()),
+        n if leads_to_rancher => (Severity::Error, format!(", one of {n} voters of etcd")),
+        n => (Severity::Warn, format!(", one of {n} voters of etcd")),
+    };
     let message = format!(
-        "{} (for {}) is {list} everywhere, which is this node alone: without this node nobody reaches it.",
+        "{} (for {}) is {list} everywhere, which is this node alone{known}: without this node nobody reaches it.",
         name.name,
         wanted(name)
     );
-    Some(Candidate::fault(severity, R::NameIsThisNode, message).after(RAISE).advice(
-        "Right for a single server. With several, let the name lead to a balancer, or to every one of them.",
-    ))
+    Some(Candidate::fault(severity, R::NameIsThisNode, message).after(RAISE).advice(match severity {
+        Severity::Error => {
+            "Let the name lead to a balancer in front of the servers, or to every one of them: when this node is away, all of \
+             Rancher is."
+        }
+        _ => "Right for a single server. With several, let the name lead to a balancer, or to every one of them.",
+    }))
+}
+
+fn is_ha(view: &View<'_>) -> bool {
+    matches!(view.facts.node.profile, Profile::RancherHaServer | Profile::RancherHaAgent)
+}
+
+/// Voters of etcd, where one of them is at one of `addresses`; else 0. An address that no member has may be a virtual one,
+/// which is at another server tomorrow.
+fn voters_beside(view: &View<'_>, addresses: &[&String]) -> usize {
+    let etcd = view.facts.checks.etcd.as_ref().and_then(Fact::value);
+    let members = etcd.and_then(|etcd| etcd.members.value()).map_or(&[][..], |list| &list.members);
+    let is_at = |m: &Member| {
+        m.peer_urls.iter().chain(&m.client_urls).any(|url| {
+            let authority = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
+            addresses.iter().any(|address| *address == host_of(authority))
+        })
+    };
+    let voters = || members.iter().filter(|m| !m.is_learner);
+    if voters().any(is_at) { voters().count() } else { 0 }
 }
 
 fn unroutable(name: &NameFacts) -> Option<Candidate> {
