@@ -340,9 +340,35 @@ pub fn verify(chain: &[CertificateDer<'_>], roots: &RootCertStore) -> Result<(),
     Ok(verify_as_clients_do(leaf, &parsed, intermediates, roots, UnixTime::now())?)
 }
 
+/// [`verify_at`] this moment. Wrong dates stand in the certificates for everybody to see, and hide what else is wrong; so that
+/// is looked for at a moment when the dates were right, and is the verdict where it is found.
+fn verify_as_clients_do(
+    leaf: &CertificateDer<'_>,
+    parsed: &ParsedCertificate<'_>,
+    intermediates: &[CertificateDer<'_>],
+    roots: &RootCertStore,
+    now: UnixTime,
+) -> Result<(), TlsError> {
+    let verify = |at| verify_at(leaf, parsed, intermediates, roots, at);
+    let Err(error) = verify(now) else { return Ok(()) };
+    if !is_about_time(&error) {
+        return Err(error);
+    }
+    // One that is sent along and was never valid together with the leaf is left out.
+    let of_all = common_validity(leaf, intermediates, leaf, now);
+    let (at, _) = match of_all.or_else(|| common_validity(leaf, &[], leaf, now)) {
+        Some(then) => then,
+        None => return Err(error),
+    };
+    match verify(at) {
+        Err(other) if !is_about_time(&other) => Err(other),
+        _ => Err(error),
+    }
+}
+
 /// Whether the chain leads to a root, or its leaf is one: Go (crypto/x509:verify.go, `opts.Roots.contains`) and curl trust
 /// a certificate that is itself among the roots, a CA's too, which this verifier alone refuses.
-fn verify_as_clients_do(
+fn verify_at(
     leaf: &CertificateDer<'_>,
     parsed: &ParsedCertificate<'_>,
     intermediates: &[CertificateDer<'_>],

@@ -160,6 +160,31 @@ async fn an_observer_accepts_everything_and_says_what_is_wrong() {
     }
 }
 
+/// The dates of a certificate are seen by everybody; whom it leads to is not.
+#[tokio::test]
+async fn wrong_dates_do_not_hide_who_issued_a_certificate() {
+    let (ca, other) = (Authority::new("a"), Authority::new("b"));
+    for (roots, years, words) in [
+        (&ca, (2001, 2002), "by this clock"),
+        (&ca, (2998, 2999), "by this clock"),
+        (&other, (2001, 2002), "no trusted authority"),
+        (&other, (2998, 2999), "no trusted authority"),
+        (&other, NOW, "no trusted authority"),
+    ] {
+        let observer = Observing::new(Anchors::new(roots_of(&[roots.der()]).unwrap()));
+        let config = client_config(observer.clone(), None, &[]).unwrap();
+        handshake_with(server(&ca, "r.example", years), config, "r.example").await.unwrap();
+        let seen = observer.take().unwrap();
+        let failure = seen.trust.clone().unwrap_err();
+        assert!(failure.detail.contains(words), "{years:?}: {failure}");
+        let again = verify(&seen.chain, &roots_of(&[roots.der()]).unwrap()).unwrap_err();
+        assert!(again.detail.contains(words), "{years:?}: {again}");
+        // Without what is sent along.
+        let alone = verify(&seen.chain[..1], &roots_of(&[roots.der()]).unwrap()).unwrap_err();
+        assert!(alone.detail.contains(words), "{years:?}: {alone}");
+    }
+}
+
 #[tokio::test]
 async fn a_refused_client_certificate_is_unauthenticated() {
     let (ca, other) = (Authority::new("a"), Authority::new("b"));

@@ -8,6 +8,7 @@
 )]
 
 mod hostile;
+mod layers;
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};

@@ -34,8 +34,8 @@ use tokio::time::Instant;
 
 pub use self::idle::measure as measure_idle;
 use self::plan::{
-    backend_tries, http2_asks, https_asks, looks_like_proxy_protocol, plain_asks, proxy_asks,
-    wants_second_point, web_socket,
+    BackendTry, backend_tries, bears_out, http2_asks, https_asks, looks_like_proxy_protocol, other_layer,
+    plain_asks, proxy_asks, wants_second_point, web_socket,
 };
 use self::probe::{Manner, PLAIN, Prober, Side};
 use super::{SenseContext, file};
@@ -275,14 +275,24 @@ async fn backends(prober: &Prober<'_>, balancer: &LoadBalancerSettings) -> Vec<P
     let tries = tried.map(|backend| async move {
         let mut probes = Vec::new();
         for one in backend_tries(*backend, &balancer.mode, balancer.backend_http_port, &balancer.service) {
-            let side = Side { target: ProbeTarget::Backend, address: one.address, secure: one.secure };
-            let (first, line) = prober.connect(&side, Manner::BOTH).await;
-            probes.extend(first);
-            probes.extend(prober.converse(&side, Manner::BOTH, line, one.asks).await);
+            let seen = backend_try(prober, &one).await;
+            let other = match other_layer(&one, &seen) {
+                Some(other) => backend_try(prober, &other).await,
+                None => Vec::new(),
+            };
+            probes.extend(seen);
+            probes.extend(if bears_out(&other) { other } else { Vec::new() });
         }
         probes
     });
     join_all(tries).await.into_iter().flatten().collect()
+}
+
+async fn backend_try(prober: &Prober<'_>, one: &BackendTry) -> Vec<Probe> {
+    let side = Side { target: ProbeTarget::Backend, address: one.address, secure: one.secure };
+    let (first, line) = prober.connect(&side, Manner::BOTH).await;
+    let asked = prober.converse(&side, Manner::BOTH, line, one.asks.clone()).await;
+    first.into_iter().chain(asked).collect()
 }
 
 /// Tries that tell whose a fault is that others have shown.

@@ -101,32 +101,57 @@ pub(super) fn backend_tries(
     http_port: u16,
     service: &BalancerService,
 ) -> Vec<BackendTry> {
-    use ProbeKind as K;
     if *service != BalancerService::Rancher {
         return vec![BackendTry { address: backend, secure: true, asks: https_asks(1, service) }];
     }
-    let secure = |address| BackendTry {
-        address,
-        secure: true,
-        asks: vec![ask(K::Ping, "/ping"), ask(K::CaCerts, "/cacerts"), ask(K::HealthzByAddress, "/healthz")],
-    };
-    let plain = |address| BackendTry {
-        address,
-        secure: false,
-        asks: vec![
-            ask(K::ForwardedRoot, "/"),
-            ask(K::PlainRoot, "/"),
-            ask(K::ForwardedAddress, STRANGE),
-            ask(K::Ping, "/ping"),
-            ask(K::HealthzByAddress, "/healthz"),
-        ],
-    };
     match mode {
         BalancerMode::L4 => vec![secure(backend)],
         BalancerMode::L7 => vec![plain(backend)],
         _ if backend.port() == http_port => vec![plain(backend)],
         _ => vec![secure(backend), plain(SocketAddr::new(backend.ip(), http_port))],
     }
+}
+
+fn secure(address: SocketAddr) -> BackendTry {
+    use ProbeKind as K;
+    let asks = vec![ask(K::Ping, "/ping"), ask(K::CaCerts, "/cacerts"), ask(K::HealthzByAddress, "/healthz")];
+    BackendTry { address, secure: true, asks }
+}
+
+fn plain(address: SocketAddr) -> BackendTry {
+    use ProbeKind as K;
+    let asks = vec![
+        ask(K::ForwardedRoot, "/"),
+        ask(K::PlainRoot, "/"),
+        ask(K::ForwardedAddress, STRANGE),
+        ask(K::Ping, "/ping"),
+        ask(K::HealthzByAddress, "/healthz"),
+    ];
+    BackendTry { address, secure: false, asks }
+}
+
+/// The same backend in the other of TLS and plain http, where `seen`, its answers to `one`, say that it speaks that: the
+/// balancer then works at another layer than it was taken for.
+pub(super) fn other_layer(one: &BackendTry, seen: &[Probe]) -> Option<BackendTry> {
+    if one.secure {
+        let in_place_of_tls =
+            |p: &Probe| !p.raw.is_empty() && cause_of(&p.tls) == Some(&UnknownCause::TlsFailed);
+        return seen.iter().any(in_place_of_tls).then(|| plain(one.address));
+    }
+    let wants_tls = |p: &Probe| {
+        p.http.value().is_some_and(|a| {
+            // nginx, Go's servers (Traefik among them), Apache.
+            let words =
+                ["sent to HTTPS port", "HTTP request to an HTTPS server", "plain HTTP to an SSL-enabled"];
+            a.status == 400 && words.iter().any(|words| a.body_start.contains(words))
+        })
+    };
+    seen.iter().any(wants_tls).then(|| secure(one.address))
+}
+
+/// Whether the answers of [`other_layer`] bear it out: a handshake, or an answer over plain http that is no complaint.
+pub(super) fn bears_out(probes: &[Probe]) -> bool {
+    probes.iter().any(|p| p.tls.value().is_some() || p.http.value().is_some_and(|a| a.status != 400))
 }
 
 /// What a browser of another site calls itself and comes from. Rancher refuses the WebSocket of such a one with words of
@@ -248,6 +273,52 @@ mod tests {
         assert_eq!(ports(BalancerMode::L7, 80), [(80, false)]);
         assert_eq!(ports(BalancerMode::Auto, 443), [(443, true), (80, false)]);
         assert_eq!(ports(BalancerMode::Auto, 80), [(80, false)]);
+    }
+
+    #[test]
+    fn a_backend_that_says_what_it_speaks_is_asked_in_that() {
+        use outrider_protocol::{HttpAnswer, Timestamp};
+        let at = SocketAddr::from(([10, 0, 0, 1], 8443));
+        let now = Timestamp::default();
+        let probe = |tls: Fact<outrider_protocol::TlsFacts>, http: Fact<HttpAnswer>, raw: &str| Probe {
+            kind: ProbeKind::Ping,
+            target: ProbeTarget::Backend,
+            peer: at.to_string(),
+            at: now,
+            tcp: Fact::known(1.0, "", now),
+            tls,
+            http,
+            raw: raw.into(),
+        };
+        let no_tls =
+            |cause, raw| probe(Fact::unknown(cause, "", "", now), Fact::not_applicable("", now), raw);
+        let answered = |status, body: &str| {
+            let answer = HttpAnswer { status, body_start: body.into(), ..HttpAnswer::default() };
+            probe(Fact::not_applicable("", now), Fact::known(answer, "", now), "")
+        };
+        let spoken = |one: BackendTry, seen: Probe| {
+            other_layer(&one, &[seen]).map(|other| (other.secure, other.address))
+        };
+        let words = "HTTP/1.1 400 Bad Request";
+        assert_eq!(spoken(secure(at), no_tls(UnknownCause::TlsFailed, words)), Some((false, at)));
+        // An alert, silence: nothing tells.
+        assert_eq!(spoken(secure(at), no_tls(UnknownCause::TlsFailed, "")), None);
+        assert_eq!(spoken(secure(at), no_tls(UnknownCause::TimedOut, "")), None);
+        for words in [
+            "<html> <head><title>400 The plain HTTP request was sent to HTTPS port</title></head>",
+            "Client sent an HTTP request to an HTTPS server.",
+            "Reason: You're speaking plain HTTP to an SSL-enabled server port.",
+        ] {
+            assert_eq!(spoken(plain(at), answered(400, words)), Some((true, at)), "{words}");
+        }
+        assert_eq!(spoken(plain(at), answered(400, "Bad Request")), None);
+        assert_eq!(spoken(plain(at), answered(200, "HTTP request to an HTTPS server")), None);
+        assert!(bears_out(&[answered(200, "")]) && bears_out(&[answered(404, "")]));
+        assert!(
+            !bears_out(&[answered(400, "")])
+                && !bears_out(&[no_tls(UnknownCause::TlsFailed, "")])
+                && !bears_out(&[])
+        );
     }
 
     #[test]
