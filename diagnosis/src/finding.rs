@@ -6,6 +6,8 @@ use outrider_protocol::{
     Check, ConditionType, NotApplicable, ReasonCode, Severity, Status, Timestamp, UnknownCause,
 };
 
+use crate::candidate::badness;
+
 /// How long a reading may stay unknown before that is shown: one lost read is no news.
 pub(crate) const UNKNOWN_AFTER: Duration = Duration::from_secs(10);
 
@@ -136,6 +138,19 @@ impl Finding {
     pub fn escalates(mut self, after: Duration, to: Severity) -> Self {
         self.escalates = Some((after, to));
         self
+    }
+
+    /// The worse of two about one subject, the first of equals, with what the other says and advises behind it.
+    #[must_use]
+    pub(crate) fn beside(self, other: Self) -> Self {
+        let is_worse = badness(other.status, other.severity) > badness(self.status, self.severity);
+        let (worse, lesser) = if is_worse { (other, self) } else { (self, other) };
+        let advice = match lesser.severity {
+            _ if worse.advice.contains(&lesser.advice) => worse.advice.clone(),
+            Severity::Ok | Severity::Info => worse.advice.clone(),
+            _ => format!("{} {}", worse.advice, lesser.advice).trim_start().to_owned(),
+        };
+        Self { message: format!("{} {}", worse.message, lesser.message), advice, ..worse }
     }
 
     /// Type and subject, by which latches are kept.

@@ -215,3 +215,80 @@ fn without_an_address_each_condition_says_so() {
         assert_eq!(f.reason, ReasonCode::NameNotResolved, "{f:#?}");
     }
 }
+
+/// They cannot all be dead while every request is answered.
+#[test]
+fn none_that_answers_while_everything_works_is_another_than_the_balancer_uses() {
+    for n in [1, 3] {
+        let dead = (1..=n).map(|n| refused(K::ForwardedRoot, &format!("10.0.0.{n}:80")));
+        let (_, f) = findings(balancer([root(200)].into_iter().chain(dead).collect()));
+        let count = format!("{n} of {n} backends");
+        let words = [&count, "the balancer uses others", "ConnectionRefused", "correct them"];
+        expect(&f, Status::True, Severity::Warn, ReasonCode::BackendDown, &words.map(|w| w as &str));
+        assert!(!f.advice.contains("Bring the named backend back"), "{f:#?}");
+    }
+}
+
+/// What all do alike may be meant for the balancer alone; one that answers otherwise than the others is told.
+#[test]
+fn a_backend_that_answers_otherwise_than_the_others_is_told() {
+    let of = |n: usize, answer: HttpAnswer| {
+        probe(K::ForwardedRoot, Backend, &format!("10.0.0.{n}:80"), Some(answer))
+    };
+    let judged = |answers: Vec<HttpAnswer>| {
+        let straight = answers.into_iter().enumerate().map(|(i, answer)| of(i + 1, answer));
+        findings(balancer([root(200), root(200)].into_iter().chain(straight).collect())).1
+    };
+    let good = || http(200, "", "");
+    for (odd, reason, words) in [
+        (
+            http(302, SELF, ""),
+            ReasonCode::ForwardedHeaderIgnored,
+            ["even with X-Forwarded-Proto", "trustedIPs"],
+        ),
+        (world::endless(302), ReasonCode::ForwardedHeaderIgnored, ["/step/0", "use-forwarded-headers"]),
+        (
+            http(302, "https://login.x/", ""),
+            ReasonCode::BackendDown,
+            ["as the others do", "https://login.x/"],
+        ),
+        (http(403, "", ""), ReasonCode::BackendDown, ["as the others do", "403"]),
+        (http(404, "", ""), ReasonCode::BackendDown, ["do not know this Host", "404"]),
+        (http(503, "", ""), ReasonCode::BackendDown, ["do not answer this node", "503"]),
+    ] {
+        for all in [vec![good(), odd.clone(), good()], vec![odd.clone(), good()]] {
+            let (count, at) = (all.len(), all.iter().position(|a| *a == odd).unwrap() + 1);
+            let f = judged(all);
+            let told =
+                [format!("1 of {count} backends"), format!("10.0.0.{at}:80"), "2 of 2 tries".to_owned()];
+            expect(&f, Status::True, Severity::Warn, reason.clone(), &words);
+            expect(&f, Status::True, Severity::Warn, reason.clone(), &told.each_ref().map(|w| w as &str));
+        }
+    }
+    for alike in [http(302, SELF, ""), http(302, "https://login.x/", ""), http(403, "", "")] {
+        assert_eq!(judged(vec![alike.clone(), alike.clone()]).reason, ReasonCode::ForwardingWorks);
+        assert_eq!(judged(vec![alike]).reason, ReasonCode::ForwardingWorks);
+    }
+    assert_eq!(judged(vec![good(), http(302, "/dashboard/", "")]).reason, ReasonCode::ForwardingWorks);
+}
+
+/// Backends that a sensor found to speak plain http where TLS was expected answer, and the mode is what is wrong.
+#[test]
+fn backends_of_another_layer_than_configured_are_not_dead() {
+    let mut probes = vec![root(200)];
+    for n in 1..=3 {
+        let peer = format!("10.0.0.{n}:8081");
+        let mute = probe(K::Connect, Backend, &peer, None).with(|p| {
+            p.tls = Fact::unknown(UnknownCause::TlsFailed, "the peer does not speak TLS", "", world::now());
+            p.raw = "HTTP/1.1 400 Bad Request".into();
+        });
+        probes.extend([mute, plain(&peer, 200)]);
+    }
+    let (_, f) = findings(balancer(probes).with(|b| {
+        (b.mode, b.found_mode) = (BalancerMode::L4, BalancerMode::L7);
+        b.found_by = "its backends answer plain http where they were tried".into();
+        b.backends = Some(known((1..=3).map(|n| format!("10.0.0.{n}:8081")).collect()));
+    }));
+    let words = ["configured as l4 and works as l7", "plain http", "Set mode = \"l7\""];
+    expect(&f, Status::True, Severity::Warn, ReasonCode::BalancerModeDiffers, &words);
+}

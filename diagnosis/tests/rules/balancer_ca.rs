@@ -395,3 +395,86 @@ fn a_checksum_of_nothing_and_roots_that_are_not_known() {
         assert_eq!((f.status, f.severity), (Status::Unknown, Severity::Warn), "{f:#?}");
     }
 }
+
+/// Rancher redirects /cacerts as it redirects `/` where the header does not arrive, and never /ping: the pair tells whether
+/// it is a matter of this path.
+#[test]
+fn what_comes_to_the_root_path_as_well_is_no_matter_of_cacerts() {
+    let judged = |root: HttpAnswer, cacerts: HttpAnswer| {
+        let status = cacerts.status;
+        let tried = vec![
+            probe(K::Ping, Balancer, LB, Some(http(200, "", "pong"))),
+            probe(K::Root, Balancer, LB, Some(root)),
+            probe(K::CaCerts, Balancer, LB, Some(cacerts)),
+        ];
+        of(balancer(tried).with(|b| b.ca = Some(known(published().with(|ca| ca.status = status)))))
+    };
+    let away = |path: &str| http(302, &format!("https://login.x{path}"), "");
+    let to_self = |path: &str| http(302, &format!("https://rancher.x{path}"), "");
+    for (root, cacerts) in [
+        (to_self("/"), to_self("/cacerts")),
+        (world::endless(302), to_self("/cacerts")),
+        (away("/"), away("/cacerts")),
+        (http(404, "", ""), http(404, "", "")),
+        (http(403, "", ""), http(401, "", "")),
+        (http(503, "", ""), http(502, "", "")),
+    ] {
+        let words = [&format!("answered {}", cacerts.status), "see LoadBalancerForwarding"];
+        let f = judged(root, cacerts.clone());
+        expect(&f, Status::Unknown, Severity::Info, ReasonCode::InvalidAnswer, &words.map(|w| w as &str));
+    }
+    for root in [http(200, "", ""), to_self("/dashboard/"), http(404, "", "")] {
+        let f = judged(root, to_self("/cacerts"));
+        expect(&f, Status::False, Severity::Error, ReasonCode::CaCertsNotPem, &["singles that path out"]);
+    }
+}
+
+/// Neither the dates of what is served nor a wrong checksum hide that the published CA has ended.
+#[test]
+fn the_end_of_the_published_ca_is_said_whatever_else_is_wrong() {
+    const DATES: &str = "the certificate expired 3 days ago by this clock";
+    let ended = |why: &str| {
+        published().with(|ca| {
+            ca.certificates = known(vec![world::authority(-9)]);
+            ca.trusts_chain = known(why.into());
+        })
+    };
+    let reason = ReasonCode::CertificateAuthorityEnding;
+    for mode in ["", "strict"] {
+        for why in ["", DATES] {
+            let f = judged(ended(why), &right(), mode);
+            expect(
+                &f,
+                Status::False,
+                Severity::Error,
+                reason.clone(),
+                &["CN=rke2-server-ca", "Issue a new CA"],
+            );
+            let f = judged(ended(why), &wrong(), mode);
+            let words = ["does not match given --ca-checksum", "ended on", "Issue a new CA"];
+            expect(&f, Status::False, Severity::Error, ReasonCode::CaChecksumMismatch, &words);
+        }
+    }
+    // Of one that did not issue what is served the end does not matter.
+    let f = judged(ended("unknown issuer"), "", "strict");
+    expect(&f, Status::False, Severity::Error, ReasonCode::CaChainMismatch, &["unknown issuer"]);
+    assert!(!f.message.contains("ended on"), "{f:#?}");
+    // Nor of an old one beside it, whose dates are not those that are wrong.
+    let f = of(balancer(vec![probe(K::Root, Balancer, LB, Some(http(200, "", ""))).with(|p| {
+        if let Fact::Known { value, .. } = &mut p.tls {
+            value.chain[0].issuer = "CN=now".into();
+        }
+    })])
+    .with(|b| {
+        let ca = |subject: &str, days| CertificateFacts {
+            subject: subject.into(),
+            sha256: subject.into(),
+            ..world::authority(days)
+        };
+        b.ca = Some(known(published().with(|p| {
+            p.certificates = known(vec![ca("CN=now", 3000), ca("CN=old", -3)]);
+            p.trusts_chain = known(DATES.into());
+        })));
+    }));
+    expect(&f, Status::True, Severity::Info, reason, &["CN=old"]);
+}

@@ -301,3 +301,80 @@ fn a_configured_ca_that_cannot_be_used_is_named() {
     let words = ["cannot be told", "/etc/outrider/ca.pem: no PEM certificate", "ca in [[load_balancer]]"];
     expect(&f, Status::True, Severity::Warn, ReasonCode::BalancerCaUnknown, &words);
 }
+
+/// A certificate is issued anew with all that is wrong with it in view (E17).
+#[test]
+fn one_fault_of_a_certificate_does_not_hide_another() {
+    use ReasonCode::{BalancerCertificateEnding as Ending, BalancerCertificateWrong as Wrong};
+    let expired = |t: &mut TlsFacts| {
+        t.chain[0].not_after = ago(29 * DAY);
+        t.trust = known("the certificate expired 29 days ago by this clock".into());
+    };
+    let misnamed = |t: &mut TlsFacts| {
+        t.name_matches = false;
+        t.chain[0].sans = vec!["other.x".into()];
+    };
+    let foreign = |t: &mut TlsFacts| t.trust = known("unknown issuer".into());
+    let soon = |t: &mut TlsFacts| t.chain[0].not_after = ahead(5 * DAY);
+    let of = |changes: &[&dyn Fn(&mut TlsFacts)]| with_certificate(|t| changes.iter().for_each(|c| c(t)));
+    let error =
+        |f: &Finding, reason, words: &[&str]| expect(f, Status::False, Severity::Error, reason, words);
+    let (ended, renew) = ("ended 29 days ago", "Renew it");
+    let (names, issue) = ("its names: other.x", "subject alternative names");
+    let (root, ca) = ("unknown issuer", "With a private CA");
+    error(&of(&[&expired]), Ending, &[ended, renew]);
+    error(&of(&[&expired, &misnamed]), Ending, &[ended, renew, names, issue]);
+    error(&of(&[&expired, &foreign]), Ending, &[ended, renew, root, ca]);
+    error(&of(&[&expired, &misnamed, &foreign]), Ending, &[ended, names, root, issue, ca]);
+    error(&of(&[&misnamed, &foreign]), Wrong, &[names, issue, root, ca]);
+    error(&of(&[&misnamed, &soon]), Wrong, &[names, issue, "ends in 5 days", renew]);
+    let f = of(&[&foreign, &soon]);
+    expect(&f, Status::True, Severity::Error, Ending, &["ends in 5 days", renew, root, ca]);
+    let early = of(&[&|t: &mut TlsFacts| t.chain[0].not_before = ahead(3600), &misnamed, &foreign]);
+    error(&early, Wrong, &["not valid before", "clock", names, issue, root]);
+    let clients =
+        of(&[&expired, &|t: &mut TlsFacts| t.trust = known("its extended key usage allows clients".into())]);
+    error(&clients, Ending, &[ended, "not made for servers"]);
+    // The dates are told once.
+    assert_eq!(of(&[&expired]).message.matches("29 days").count(), 1);
+}
+
+/// What an authority that has ended issues is trusted by nobody, so it comes first.
+#[test]
+fn a_certificate_is_not_renewed_from_an_authority_that_has_ended() {
+    let ca = |days: i64, name: &str| CertificateFacts {
+        subject: "CN=ca".into(),
+        issuer: "CN=ca".into(),
+        sha256: name.into(),
+        ..world::authority(days)
+    };
+    let judged = |sent: Vec<CertificateFacts>, published: Vec<CertificateFacts>| {
+        let mut p = probe(K::Connect, Balancer, LB, None);
+        if let Fact::Known { value, .. } = &mut p.tls {
+            value.chain[0].not_after = ago(3 * DAY);
+            value.chain.extend(sent);
+            value.trust = known("the certificate expired 3 days ago by this clock".into());
+        }
+        reachable(balancer(vec![p]).with(|b| {
+            b.ca = Some(known(world::published().with(|ca| ca.certificates = known(published))));
+        }))
+    };
+    let words = ["ended 3 days ago", "(CN=ca) ended too, 9 days ago", "First issue a new CA", "RancherCA"];
+    for (sent, published) in [
+        (vec![], vec![ca(-9, "a")]),
+        (vec![ca(-9, "a")], vec![]),
+        (vec![ca(-9, "a")], vec![ca(-9, "a")]),
+        (vec![ca(-9, "a")], vec![ca(-20, "b")]),
+    ] {
+        let f = judged(sent, published);
+        expect(&f, Status::False, Severity::Error, ReasonCode::BalancerCertificateEnding, &words);
+    }
+    // One of the same name that goes on is the one that renews.
+    for (sent, published) in
+        [(vec![], vec![ca(900, "a")]), (vec![ca(-9, "a")], vec![ca(900, "b")]), (vec![], vec![])]
+    {
+        let f = judged(sent, published);
+        expect(&f, Status::False, Severity::Error, ReasonCode::BalancerCertificateEnding, &["Renew it"]);
+        assert!(!f.advice.contains("new CA"), "{f:#?}");
+    }
+}

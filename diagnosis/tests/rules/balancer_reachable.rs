@@ -2,7 +2,7 @@
 
 use outrider_diagnosis::judge;
 use outrider_protocol::ProbeKind as K;
-use outrider_protocol::ProbeTarget::Balancer;
+use outrider_protocol::ProbeTarget::{Backend, Balancer};
 use outrider_protocol::*;
 
 use crate::balancer::{LB, findings, reachable};
@@ -115,4 +115,34 @@ fn no_tls_on_the_https_port() {
     let mut p = probe(K::Connect, Balancer, LB, None);
     p.tls = unknown(UnknownCause::TlsFailed);
     expect(&reachable(balancer(vec![p])), Status::False, Severity::Error, ReasonCode::TlsFailed, &[LB]);
+}
+
+/// What is behind a door that nobody opens is not known, whatever another door of the same host does.
+#[test]
+fn an_https_port_that_is_closed_tells_nothing_of_what_is_behind() {
+    let plain = |status: u16| {
+        let to = if status == 301 { "https://rancher.x/" } else { "" };
+        probe(K::Redirect, Balancer, "192.0.2.10:80", Some(http(status, to, "")))
+    };
+    let behind =
+        |n: usize| probe(K::ForwardedRoot, Backend, &format!("10.0.0.{n}:80"), Some(http(200, "", "")));
+    for cause in [UnknownCause::ConnectionRefused, UnknownCause::TimedOut, UnknownCause::Unreachable] {
+        for open in [plain(301), plain(200), plain(502)] {
+            let closed = [K::Connect, K::Root, K::Root, K::WebSocketOrigin];
+            let closed = closed.map(|kind| dead(kind, Balancer, LB, cause.clone()));
+            let probes = closed.into_iter().chain([open, behind(1), behind(2)]).collect();
+            let facts = world::node_facts(CheckFacts {
+                load_balancer: Some(known(vec![balancer(probes)])),
+                ..CheckFacts::default()
+            });
+            let judgement = judge(&facts);
+            let down = only(&judgement, ConditionType::LoadBalancerReachable);
+            assert_eq!((down.status, down.reason), (Status::False, ReasonCode::BalancerDown));
+            let f = only(&judgement, ConditionType::LoadBalancerForwarding);
+            let words = ["cannot be told", "see LoadBalancerReachable"];
+            expect(&f, Status::Unknown, Severity::Warn, ReasonCode::Unreachable, &words);
+            let f = only(&judgement, ConditionType::LoadBalancerWebSocket);
+            expect(&f, Status::Unknown, Severity::Info, ReasonCode::Unreachable, &["LoadBalancerReachable"]);
+        }
+    }
 }

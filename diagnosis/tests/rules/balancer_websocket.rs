@@ -248,3 +248,32 @@ fn a_handshake_that_is_led_to_a_login() {
     expect(&f, Status::False, Severity::Error, ReasonCode::WebSocketRedirected, &["Another site or a login"]);
     assert!(led("https://rancher.x/v3/connect").advice.contains("X-Forwarded-Proto"));
 }
+
+/// What answers in place of Rancher answers the handshake as well: one cause, told by LoadBalancerForwarding.
+#[test]
+fn a_host_that_does_not_lead_to_rancher_is_no_matter_of_the_upgrade() {
+    let page = "<!doctype html><html>hello";
+    let get = |kind: K, status: u16, body: &str| probe(kind, Balancer, LB, Some(http(status, "", body)));
+    let hidden = || vec![get(K::Root, 200, page), get(K::Nonsense, 200, page)];
+    let unknown_host = || vec![get(K::Root, 404, "404 page not found")];
+    let other_site = || vec![get(K::Root, 200, page), get(K::Ping, 200, page)];
+    for (around, status, body) in [
+        (hidden(), 200, page),
+        (unknown_host(), 404, "404 page not found"),
+        (unknown_host(), 404, "default backend - 404"),
+        (other_site(), 200, page),
+        (other_site(), 404, "<html><center>nginx"),
+    ] {
+        let straight = vec![straight(1, 403, ORIGIN), straight(2, 403, ORIGIN)];
+        let f = judged(balancer([around, both((status, body), (status, body)), straight].concat()));
+        let words = ["in place of Rancher", "see LoadBalancerForwarding"];
+        expect(&f, Status::Unknown, Severity::Info, ReasonCode::InvalidAnswer, &words);
+    }
+    // A refusal that not everything gets is a matter of its own, and so is a handshake that Rancher itself refuses.
+    let f = judged(balancer([hidden(), both((400, HAPROXY), (400, HAPROXY))].concat()));
+    assert_eq!(f.reason, ReasonCode::WebSocketRefused);
+    let f = judged(balancer([unknown_host(), both(LOST, LOST)].concat()));
+    assert_eq!(f.reason, ReasonCode::WebSocketUpgradeLost);
+    let f = judged(balancer([unknown_host(), both((403, ORIGIN), LOST)].concat()));
+    assert_eq!(f.reason, ReasonCode::WebSocketPasses);
+}

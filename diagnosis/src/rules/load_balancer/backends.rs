@@ -5,7 +5,7 @@ use outrider_protocol::{
 };
 
 use super::answer::{self, Answer};
-use super::view::{NAMED, View, count, only_at};
+use super::view::{Backend, NAMED, View, count, only_at};
 use crate::finding::Finding;
 use crate::wording::names;
 
@@ -101,27 +101,55 @@ fn fails_by_http2_only(view: &View<'_>) -> bool {
     by_http2 && view.through.iter().any(|(_, a)| !a.is_failure())
 }
 
-/// A backend down that no request met: the balancer has taken it out, or was lucky.
+/// A backend down, or other than the rest, that no request met: the balancer has taken it out, or was lucky.
 pub(super) fn idle(view: &View<'_>) -> Option<Finding> {
-    let (down, misrouted) = (view.down(), view.misrouted());
-    let (bad, what, advice) = match down.is_empty() {
-        true => (
-            misrouted,
-            "do not know this Host",
-            "Look at the ingress on the named nodes: whether it has taken up Rancher's Ingress and is of its class. The balancer \
-             leaves them out, or these tries were lucky.",
-        ),
-        false => (
+    let (down, misrouted, unlike) = (view.down(), view.misrouted(), view.unlike());
+    let all = view.backends.len();
+    let (reason, bad, what, advice) = if !down.is_empty() && view.backends.values().all(Backend::is_down) {
+        // They cannot all be dead while every request is answered.
+        (
+            R::BackendDown,
+            down,
+            "do not answer this node; the balancer uses others, or this node may not reach these",
+            "See whether backends in [[load_balancer]] (address and port) are those that the balancer uses, and correct them. If \
+             they are, let this node reach them: without them nobody tells the balancer's faults from theirs.",
+        )
+    } else if !down.is_empty() {
+        (
+            R::BackendDown,
             down,
             "do not answer this node",
             "Bring the named backend back before the others are all there is. If it answers elsewhere, this node is not allowed \
              to reach it.",
-        ),
+        )
+    } else if !misrouted.is_empty() {
+        (
+            R::BackendDown,
+            misrouted,
+            "do not know this Host",
+            "Look at the ingress on the named nodes: whether it has taken up Rancher's Ingress and is of its class. The balancer \
+             leaves them out, or these tries were lucky.",
+        )
+    } else if unlike.iter().any(|(_, a)| matches!(a, Answer::Loop(..))) {
+        (
+            R::ForwardedHeaderIgnored,
+            told(unlike.iter().filter(|(_, a)| matches!(a, Answer::Loop(..)))),
+            "redirect to the same again even with X-Forwarded-Proto: https, which the others take: whoever is sent there loops, \
+             unless the ingress there trusts the balancer's address alone",
+            view.trust_advice(),
+        )
+    } else {
+        (
+            R::BackendDown,
+            told(unlike.iter()),
+            "do not answer as the others do",
+            "Look at the ingress on the named nodes, or at what else answers there: what is sent to them does not come to Rancher. \
+             The balancer leaves them out, or these tries were lucky.",
+        )
     };
     if bad.is_empty() {
         return None;
     }
-    let all = view.backends.len();
     let message = format!(
         "{} of {} tries through {} work, but {} of {all} backends {what}: {}.",
         view.through.len(),
@@ -130,5 +158,9 @@ pub(super) fn idle(view: &View<'_>) -> Option<Finding> {
         bad.len(),
         names(&bad, NAMED)
     );
-    Some(view.new_finding(Status::True, Severity::Warn, R::BackendDown, message).advice(advice))
+    Some(view.new_finding(Status::True, Severity::Warn, reason, message).advice(advice))
+}
+
+fn told<'a>(answers: impl Iterator<Item = &'a (&'a str, &'a Answer<'a>)>) -> Vec<String> {
+    answers.map(|(peer, answer)| format!("{peer}: {answer}")).collect()
 }

@@ -53,14 +53,27 @@ fn handshake(
     let doubt = clock.doubt(dated.validity, |now| {
         self::dated(&needed, now, days).map_or(dated.validity, |there| there.validity)
     });
+    let mut all = Vec::new();
     match (dated.validity, &doubt) {
         (Validity::Ended, None) => {
-            return Some(
-                new(Status::False, Severity::Error, R::BalancerCertificateEnding, words).advice(RENEW),
-            );
+            let ended = |words, advice| {
+                new(Status::False, Severity::Error, R::BalancerCertificateEnding, words).advice(advice)
+            };
+            all.push(match ended_authority(b, tls, facts.now) {
+                Some(ca) => ended(
+                    format!(
+                        "{words} The authority that issued it ({}) ended too, {} ago.",
+                        ca.subject,
+                        Span(facts.now.since(ca.not_after))
+                    ),
+                    format!("First issue a new CA: what the old one issues is trusted by nobody, see RancherCA. Then: {RENEW}"),
+                ),
+                None => ended(words.clone(), RENEW.to_owned()),
+            });
         }
         (Validity::NotYet, None) => {
-            return Some(new(Status::False, Severity::Error, R::BalancerCertificateWrong, words).advice(
+            let early = new(Status::False, Severity::Error, R::BalancerCertificateWrong, words.clone());
+            all.push(early.advice(
                 "Compare the clocks first (ClockSynchronized): a clock that is behind makes every new certificate look so.",
             ));
         }
@@ -73,64 +86,94 @@ fn handshake(
             sans(leaf),
             near_miss(leaf, &b.host)
         );
-        return Some(
-            new(Status::False, Severity::Error, R::BalancerCertificateWrong, message).advice(
-                "Issue a certificate whose subject alternative names hold the Rancher host name (and its address, if \
-                 people use that), or correct the URL.",
-            ),
-        );
-    }
-    if let Some(doubt) = doubt {
+        all.push(new(Status::False, Severity::Error, R::BalancerCertificateWrong, message).advice(
+            "Issue a certificate whose subject alternative names hold the Rancher host name (and its address, if \
+             people use that), or correct the URL.",
+        ));
+    } else if let Some(doubt) = &doubt {
+        // Whatever the clock says of it, one with another name is replaced.
         let severity = dated.validity.severity().max(Severity::Warn);
         let if_right = if dated.validity == Validity::Ended { RENEW } else { "" };
-        return Some(
+        all.push(
             new(Status::Unknown, severity, R::CertificateClockUnsure, doubt.on(&words))
                 .advice(doubt.advice(if_right)),
         );
     }
-    // A cluster's own ports are served by its own CA, which this machine need not know.
-    let judged = b.service == BalancerService::Rancher;
-    if let Fact::Known { value: why, .. } = &tls.trust
-        && !why.is_empty()
-        && judged
-    {
-        if why.contains(NOT_FOR_SERVERS) {
-            let message =
-                format!("The certificate at {peer} ({}) is not made for servers: {why}.", leaf.subject);
-            return Some(new(Status::False, Severity::Error, R::BalancerCertificateWrong, message).advice(
-                "Issue one with the extended key usage serverAuth (TLS Web Server Authentication), or without that extension, \
-                 and give it to whoever ends TLS.",
-            ));
-        }
-        if why.contains("by this clock") {
-            let message = format!("By its dates the certificate at {peer} is not trusted: {why}.");
-            let clock = "Compare the clocks first (ClockSynchronized): by their own dates, all that were sent are good now. If \
-                         this clock is right, the root has ended that this machine knows: renew it in its store, or in ca of \
-                         [[load_balancer]].";
-            return Some(
-                new(Status::True, Severity::Warn, R::BalancerCertificateWrong, message).advice(clock),
-            );
-        }
-        return Some(chain::judge(b, peer, tls, why, at));
-    }
-    if let Fact::Unknown { cause, detail, .. } = &tls.trust
-        && judged
-    {
-        let message = format!(
-            "Whether the certificate at {peer} leads to a trusted authority cannot be told: the configured CA is of no use \
-             ({cause}): {detail}."
-        );
-        return Some(new(Status::True, Severity::Warn, R::BalancerCaUnknown, message).advice(
-            "Let ca in [[load_balancer]] name a PEM file with the certificate of the CA, which Outrider may read.",
-        ));
-    }
-    if let Validity::Ending(severity) = dated.validity {
-        return Some(
+    let is_in_date = matches!(dated.validity, Validity::Good | Validity::Ending(_)) && doubt.is_none();
+    all.extend(trust(b, peer, tls, leaf, is_in_date, at));
+    if let (Validity::Ending(severity), None) = (dated.validity, &doubt) {
+        all.push(
             new(Status::True, severity, R::BalancerCertificateEnding, words)
                 .advice("Renew it where TLS ends, then see that the new one is served here too: renewed on disk is not served."),
         );
     }
-    left_over(tls, peer, at, facts.now)
+    // One fault does not hide another: what is issued anew has to be right in all of them (E17).
+    all.into_iter().reduce(Finding::beside).or_else(|| left_over(tls, peer, at, facts.now))
+}
+
+/// Whether the chain leads to somebody who is trusted here. Wrong dates are told by the caller where they show in what was
+/// sent.
+fn trust(
+    b: &LoadBalancerFacts,
+    peer: &str,
+    tls: &TlsFacts,
+    leaf: &CertificateFacts,
+    is_in_date: bool,
+    at: Timestamp,
+) -> Option<Finding> {
+    let new =
+        |status, severity, reason, message: String| Finding::new(TYPE, status, severity, reason, at, message);
+    // A cluster's own ports are served by its own CA, which this machine need not know.
+    if b.service != BalancerService::Rancher {
+        return None;
+    }
+    match &tls.trust {
+        Fact::Known { value: why, .. } if why.is_empty() => None,
+        Fact::Known { value: why, .. } if why.contains(NOT_FOR_SERVERS) => {
+            let message =
+                format!("The certificate at {peer} ({}) is not made for servers: {why}.", leaf.subject);
+            Some(new(Status::False, Severity::Error, R::BalancerCertificateWrong, message).advice(
+                "Issue one with the extended key usage serverAuth (TLS Web Server Authentication), or without that extension, \
+                 and give it to whoever ends TLS.",
+            ))
+        }
+        Fact::Known { value: why, .. } if why.contains("by this clock") => {
+            if !is_in_date {
+                return None;
+            }
+            let message = format!("By its dates the certificate at {peer} is not trusted: {why}.");
+            let clock = "Compare the clocks first (ClockSynchronized): by their own dates, all that were sent are good now. If \
+                         this clock is right, the root has ended that this machine knows: renew it in its store, or in ca of \
+                         [[load_balancer]].";
+            Some(new(Status::True, Severity::Warn, R::BalancerCertificateWrong, message).advice(clock))
+        }
+        Fact::Known { value: why, .. } => Some(chain::judge(b, peer, tls, why, at)),
+        Fact::Unknown { cause, detail, .. } => {
+            let message = format!(
+                "Whether the certificate at {peer} leads to a trusted authority cannot be told: the configured CA is of no use \
+                 ({cause}): {detail}."
+            );
+            Some(new(Status::True, Severity::Warn, R::BalancerCaUnknown, message).advice(
+                "Let ca in [[load_balancer]] name a PEM file with the certificate of the CA, which Outrider may read.",
+            ))
+        }
+        _ => None,
+    }
+}
+
+/// An authority on the way from the leaf that has ended, as it was sent or as Rancher publishes it; of two of one name, the
+/// one that ends last counts.
+fn ended_authority<'a>(
+    b: &'a LoadBalancerFacts,
+    tls: &'a TlsFacts,
+    now: Timestamp,
+) -> Option<&'a CertificateFacts> {
+    path(&tls.chain).into_iter().find_map(|one| {
+        let published = chain::published_certificates(b).into_iter().flatten();
+        let issuers =
+            tls.chain.iter().chain(published).filter(|c| c.subject == one.issuer && c.sha256 != one.sha256);
+        issuers.max_by_key(|c| c.not_after).filter(|c| c.not_after <= now)
+    })
 }
 
 /// What the agent says of a certificate whose extended key usage leaves servers out.

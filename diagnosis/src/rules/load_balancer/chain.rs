@@ -90,7 +90,8 @@ fn missing(b: &LoadBalancerFacts, tls: &TlsFacts, top: &CertificateFacts) -> Opt
     Some(format!("by its name it is no root: {says:?}"))
 }
 
-fn published_certificates(b: &LoadBalancerFacts) -> Option<&Vec<CertificateFacts>> {
+/// What Rancher publishes at `/cacerts`.
+pub(super) fn published_certificates(b: &LoadBalancerFacts) -> Option<&Vec<CertificateFacts>> {
     match &b.ca {
         Some(Fact::Known { value, .. }) => value.certificates.value(),
         _ => None,

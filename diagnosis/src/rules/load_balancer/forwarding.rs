@@ -79,17 +79,17 @@ fn wants_certificate(view: &View<'_>) -> Option<Finding> {
 }
 
 fn nothing_asked(view: &View<'_>) -> Option<Finding> {
-    let connected =
-        view.b.probes.iter().any(|p| p.target == ProbeTarget::Balancer && p.tcp.value().is_some());
+    let connected = super::is_connected(view.b);
     if connected && !view.through.is_empty() {
         return None;
     }
     let tried = view.b.probes.iter().any(|p| p.target == ProbeTarget::Balancer);
     let (cause, why) = match super::untried(view.b) {
         Some(untried) if !tried => untried,
-        _ if tried && !connected => {
-            (UnknownCause::Unreachable, "no connection to the balancer stood; see LoadBalancerReachable")
-        }
+        _ if tried && !connected => (
+            UnknownCause::Unreachable,
+            "no connection to its https port came about; see LoadBalancerReachable",
+        ),
         _ => (UnknownCause::NotYetRead, "no request was sent through the balancer"),
     };
     Some(view.unknown(&cause, Severity::Warn, why))

@@ -46,12 +46,14 @@ pub(super) fn judge(out: &mut Judgement, balancers: &[LoadBalancerFacts], facts:
         let balancer = &*without_gaps(balancer);
         let at = observed_at(balancer);
         out.findings.push(reachable::judge(balancer, at, facts).subject(balancer.name.clone()));
-        out.findings.push(forwarding::judge(balancer, at).subject(balancer.name.clone()));
+        let forwarding = forwarding::judge(balancer, at);
+        let routed = forwarding.reason.clone();
+        out.findings.push(forwarding.subject(balancer.name.clone()));
         if balancer.service != BalancerService::Rancher {
             // The rest is about Rancher.
             continue;
         }
-        out.findings.push(websocket::judge(balancer, at).subject(balancer.name.clone()));
+        out.findings.push(websocket::judge(balancer, at, &routed).subject(balancer.name.clone()));
         out.findings.push(ca::judge(balancer, at, facts).subject(balancer.name.clone()));
     }
 }
@@ -67,6 +69,13 @@ fn untried(b: &LoadBalancerFacts) -> Option<(UnknownCause, &'static str)> {
         }
         _ => None,
     }
+}
+
+/// Whether any connection to the balancer's https port came about.
+fn is_connected(b: &LoadBalancerFacts) -> bool {
+    b.probes
+        .iter()
+        .any(|p| p.target == ProbeTarget::Balancer && is_at_port(&p.peer, b.port) && p.tcp.value().is_some())
 }
 
 /// When the last try was made.

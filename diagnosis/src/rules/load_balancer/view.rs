@@ -219,6 +219,22 @@ impl<'a> View<'a> {
         wrong.map(|(peer, _)| format!("{peer}: 404")).collect()
     }
 
+    /// Ports that answer, and otherwise than another that serves `/` or `/ping` as it should: what all do alike may be
+    /// meant for the balancer alone, a difference is not.
+    pub(super) fn unlike(&self) -> Vec<(&'a str, &Answer<'a>)> {
+        let strays = |a: &Answer<'_>| matches!(a, Answer::Loop(..) | Answer::Away(_));
+        let led_on = self.with_header.iter().filter(|(_, a)| strays(a)).map(|(peer, a)| (*peer, a));
+        let refused =
+            self.ports().filter(|(_, port)| !port.wants_proxy_protocol).filter_map(|(peer, port)| {
+                port.wrong.as_ref().filter(|a| matches!(a, Answer::Refused(_))).map(|a| (peer, a))
+            });
+        let unlike: BTreeMap<&str, &Answer<'_>> = refused.chain(led_on).collect();
+        let as_it_should = |(peer, port): (&str, &Port<'_>)| {
+            port.good > 0 && port.wrong.is_none() && !unlike.contains_key(peer)
+        };
+        if self.ports().any(as_it_should) { unlike.into_iter().collect() } else { Vec::new() }
+    }
+
     /// How many backends answer by themselves, and what of the others.
     pub(super) fn answering(&self) -> String {
         let all = self.backends.len();

@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use outrider_protocol::{
-    ConditionType, Fact, HttpAnswer, LoadBalancerFacts, Probe, ProbeKind as K, ProbeTarget, ReasonCode as R,
+    ConditionType, HttpAnswer, LoadBalancerFacts, Probe, ProbeKind as K, ProbeTarget, ReasonCode as R,
     Severity, Status, Timestamp, UnknownCause,
 };
 
@@ -73,6 +73,15 @@ fn seen(probe: &Probe) -> Option<Seen<'_>> {
     })
 }
 
+/// What a server that knows nothing of `/v3/connect` says to any request for it.
+fn is_anybodys(seen: &Seen<'_>) -> bool {
+    match seen {
+        Seen::Plain(_) => true,
+        Seen::Refused(answer) => answer.status == 404,
+        _ => false,
+    }
+}
+
 struct View<'a> {
     b: &'a LoadBalancerFacts,
     at: Timestamp,
@@ -81,8 +90,9 @@ struct View<'a> {
     http2: Vec<(&'a str, Seen<'a>)>,
 }
 
-pub(super) fn judge(b: &LoadBalancerFacts, at: Timestamp) -> Finding {
-    View::new(b, at).finding().waits(RAISE, CLEAR)
+/// `routed` is the reason of `LoadBalancerForwarding`.
+pub(super) fn judge(b: &LoadBalancerFacts, at: Timestamp, routed: &R) -> Finding {
+    View::new(b, at).finding(routed).waits(RAISE, CLEAR)
 }
 
 impl<'a> View<'a> {
@@ -121,7 +131,7 @@ impl<'a> View<'a> {
         Finding::unknown(TYPE, cause, Severity::Info, self.at, message)
     }
 
-    fn finding(&self) -> Finding {
+    fn finding(&self, routed: &R) -> Finding {
         let Some((peer, worst)) = self.worst() else {
             let (cause, why) = super::untried(self.b)
                 .filter(|_| self.b.probes.is_empty())
@@ -132,6 +142,13 @@ impl<'a> View<'a> {
             return self.unknown(
                 &UnknownCause::Unreachable,
                 "no request of any kind passes; see LoadBalancerReachable and LoadBalancerForwarding",
+            );
+        }
+        if matches!(routed, R::HostNotRouted | R::NotRancher) && is_anybodys(worst) && !self.reaches_rancher()
+        {
+            return self.unknown(
+                &UnknownCause::InvalidAnswer,
+                "what answers in place of Rancher answers the handshake too; see LoadBalancerForwarding",
             );
         }
         if let (Seen::Unproven(answer), true) = (worst, self.everything_is_refused()) {
@@ -262,15 +279,15 @@ impl<'a> View<'a> {
         !answers.is_empty() && answers.iter().all(|a| matches!(a, Answer::Refused(_)))
     }
 
+    /// Some handshake got an answer that only Rancher gives.
+    fn reaches_rancher(&self) -> bool {
+        self.through.iter().any(|(_, s)| matches!(s, Seen::Passed(_) | Seen::Lost(_)))
+    }
+
     /// Plain requests fail as well: the WebSocket is not the matter.
     fn nothing_passes(&self) -> bool {
         let answers = self.plain_answers();
-        let connected = self
-            .b
-            .probes
-            .iter()
-            .any(|p| p.target == ProbeTarget::Balancer && matches!(p.tcp, Fact::Known { .. }));
-        !connected || (!answers.is_empty() && answers.iter().all(Answer::is_failure))
+        !super::is_connected(self.b) || (!answers.is_empty() && answers.iter().all(Answer::is_failure))
     }
 
     /// What the same handshake comes to straight at a backend, as a clause that begins with a semicolon.

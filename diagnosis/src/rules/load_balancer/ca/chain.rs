@@ -15,14 +15,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 impl View<'_> {
     pub(super) fn chain(&self) -> Option<Finding> {
-        let why = self.ca.trusts_chain.value().filter(|why| !why.is_empty())?;
-        if why.contains("by this clock") {
-            let message = format!(
-                "Whether the chain of {} leads to the CA at /cacerts cannot be told while its dates are wrong: {why}.",
-                self.b.host
-            );
-            return Some(Finding::unknown(TYPE, &UnknownCause::TlsFailed, Severity::Info, self.at, message));
-        }
+        let why = self.ca.trusts_chain.value().filter(|_| self.is_foreign())?;
         let held = match self.ca.certificates.value() {
             Some(all) => names(all.iter().map(|c| c.subject.as_str()), 4),
             None => "?".to_owned(),
@@ -71,8 +64,22 @@ impl View<'_> {
         )
     }
 
-    /// The published CA itself comes to its end.
+    /// Nothing is known to be wrong with the chain but its dates.
+    pub(super) fn dates(&self) -> Option<Finding> {
+        let why = self.ca.trusts_chain.value().filter(|why| !why.is_empty())?;
+        let message = format!(
+            "Whether the chain of {} leads to the CA at /cacerts cannot be told while its dates are wrong (see \
+             LoadBalancerReachable): {why}.",
+            self.b.host
+        );
+        Some(Finding::unknown(TYPE, &UnknownCause::TlsFailed, Severity::Info, self.at, message))
+    }
+
+    /// The published CA itself comes to its end. Of one that did not issue what is served the end does not matter.
     pub(super) fn ending(&self, facts: &NodeFacts) -> Option<Finding> {
+        if self.is_foreign() {
+            return None;
+        }
         let all = self.ca.certificates.value()?;
         let now = facts.now;
         let counts = |c: &&CertificateFacts| self.is_needed(c, all);
@@ -122,7 +129,7 @@ impl View<'_> {
             .collect();
         let issued =
             |c: &CertificateFacts| served.iter().any(|s| s.issuer == c.subject || s.sha256 == c.sha256);
-        if self.ca.trusts_chain.value().is_none_or(|why| !why.is_empty()) || !all.iter().any(issued) {
+        if self.ca.trusts_chain.value().is_none() || !all.iter().any(issued) {
             return true;
         }
         let newer = |c: &&CertificateFacts| c.subject == one.subject && c.not_after > one.not_after;

@@ -114,7 +114,7 @@ impl View<'_> {
     }
 
     /// What is published did not issue what is served; a wrong date alone does not tell.
-    fn is_foreign(&self) -> bool {
+    pub(super) fn is_foreign(&self) -> bool {
         self.ca.trusts_chain.value().is_some_and(|why| !why.is_empty() && !why.contains("by this clock"))
     }
 

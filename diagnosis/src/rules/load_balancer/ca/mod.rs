@@ -18,6 +18,7 @@ use outrider_protocol::{
 };
 
 use self::checksum::{expected, malformed};
+use super::answer::{self, Answer};
 use super::author;
 use crate::finding::Finding;
 use crate::wording::names;
@@ -97,9 +98,12 @@ fn finding(b: &LoadBalancerFacts, at: Timestamp, facts: &NodeFacts) -> Finding {
         .or_else(|| view.differ())
         .or_else(|| view.no_pem())
         .or_else(|| view.empty())
-        .or_else(|| view.mismatch())
-        .or_else(|| view.chain())
-        .or_else(|| view.ending(facts))
+        .or_else(|| {
+            // Each is to be mended, whatever becomes of the other.
+            let found = view.mismatch().or_else(|| view.chain());
+            found.into_iter().chain(view.ending(facts)).reduce(Finding::beside)
+        })
+        .or_else(|| view.dates())
         .unwrap_or_else(|| view.good())
 }
 
@@ -144,9 +148,15 @@ impl View<'_> {
         };
         let count = bad.count() + 1;
         let mut pings = through(K::Ping).peekable();
+        // What `/` comes to as well, Rancher's own redirect included, is no matter of this path.
+        let as_root = self.b.probes.iter().any(|p| {
+            let alike = p.http.value().is_some_and(|a| a.status / 100 == status / 100);
+            let good = matches!(answer::of(p, &self.b.host), None | Some(Answer::Good));
+            p.kind == K::Root && p.target == ProbeTarget::Balancer && alike && !good
+        });
         let is_rancher =
             pings.peek().is_some() && pings.all(|(_, a)| a.status == 200 && a.body_start.trim() == "pong");
-        if !is_rancher || (self.mode == Mode::SystemStore && self.is_public()) {
+        if !is_rancher || as_root || (self.mode == Mode::SystemStore && self.is_public()) {
             return None;
         }
         let to = if location.is_empty() { String::new() } else { format!(" to {location}") };
