@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 
 use crate::Finding;
+use crate::version::{Version, Versions};
 
 /// What cloud-init takes the document for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +29,26 @@ pub enum Kind {
     Empty,
 }
 
+impl Kind {
+    /// One word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::CloudConfig => "cloud-config",
+            Self::CloudConfigArchive => "cloud-config-archive",
+            Self::Script => "script",
+            Self::Multipart => "multipart",
+            Self::Jinja => "jinja",
+            Self::OtherDirective => "directive",
+            Self::Gzip => "gzip",
+            Self::Ignored => "ignored",
+            Self::Empty => "empty",
+        }
+    }
+}
+
 const HEADER: &str = "#cloud-config";
+/// First release that passes over blanks before the header and its case.
+const TRIMS: Version = Version::new(0, 7, 0);
 const BOM: &[u8] = b"\xEF\xBB\xBF";
 const GZIP: &[u8] = b"\x1F\x8B";
 const ARCHIVE: &str = "#cloud-config-archive";
@@ -48,10 +68,17 @@ pub fn recognise(userdata: &[u8]) -> (Kind, Vec<Finding>) {
     if userdata.starts_with(GZIP) {
         return (Kind::Gzip, Vec::new());
     }
+    if let Some(encoding) = utf_16_or_32(userdata) {
+        let message = format!("the text is {encoding}; cloud-init reads UTF-8 and ignores all of it");
+        let cure = "save it as UTF-8 without byte-order mark (iconv -f UTF-16 -t UTF-8)";
+        return (Kind::Ignored, vec![Finding::error("NotUtf8", 1, message, cure)]);
+    }
     let text = String::from_utf8_lossy(userdata);
     let trimmed = text.trim_start();
     if trimmed.is_empty() {
-        return (Kind::Empty, Vec::new());
+        let message = "no userdata: the machine starts as its image is";
+        let empty = Finding::error("Empty", 0, message, "a document that begins with #cloud-config");
+        return (Kind::Empty, vec![empty]);
     }
     let first_line = text[..text.len() - trimmed.len()].matches('\n').count() + 1;
     let line = trimmed.lines().next().unwrap_or_default();
@@ -60,7 +87,8 @@ pub fn recognise(userdata: &[u8]) -> (Kind, Vec<Finding>) {
         let message = format!(
             "the first words stand on line {first_line} behind blanks; old versions match the exact start"
         );
-        findings.push(Finding::warn("TextBeforeHeader", 1, &message, "delete everything before the header"));
+        let finding = Finding::warn("TextBeforeHeader", 1, &message, "delete everything before the header");
+        findings.push(finding.of(Versions::Before(TRIMS)));
     }
     let kind = kind_of(line.trim_end(), trimmed, first_line, &mut findings);
     if matches!(kind, Kind::Script | Kind::Multipart) && text.contains("\r\n") {
@@ -76,6 +104,18 @@ pub fn recognise(userdata: &[u8]) -> (Kind, Vec<Finding>) {
     (kind, findings)
 }
 
+/// Named by its mark, or by the NUL beside every ASCII character of the first ones.
+fn utf_16_or_32(userdata: &[u8]) -> Option<&'static str> {
+    match userdata {
+        [0xFF, 0xFE, 0, 0, ..] | [0, 0, 0xFE, 0xFF, ..] | [0, 0, 0, b'#', ..] | [b'#', 0, 0, 0, ..] => {
+            Some("UTF-32")
+        }
+        [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..] => Some("UTF-16"),
+        [0, a, 0, b, ..] | [a, 0, b, 0, ..] if a.is_ascii_graphic() && b.is_ascii_graphic() => Some("UTF-16"),
+        _ => None,
+    }
+}
+
 fn kind_of(line: &str, body: &str, at: usize, findings: &mut Vec<Finding>) -> Kind {
     let word = line.split_whitespace().next().unwrap_or_default();
     if line.starts_with("## template:") {
@@ -89,7 +129,7 @@ fn kind_of(line: &str, body: &str, at: usize, findings: &mut Vec<Finding>) -> Ki
     if lower.starts_with(HEADER) && !lower.starts_with(ARCHIVE) && !lower.starts_with(JSONP) {
         if !line.starts_with(HEADER) {
             let message = format!("{word} is recognised by newer versions only; older ones match the case");
-            findings.push(Finding::warn("HeaderCase", at, &message, HEADER));
+            findings.push(Finding::warn("HeaderCase", at, &message, HEADER).of(Versions::Before(TRIMS)));
         }
         return Kind::CloudConfig;
     }
@@ -104,6 +144,12 @@ fn kind_of(line: &str, body: &str, at: usize, findings: &mut Vec<Finding>) -> Ki
     }
     if lower.starts_with("content-type:") || lower.starts_with("mime-version:") {
         return Kind::Multipart;
+    }
+    if word.starts_with("--") && body.to_ascii_lowercase().contains("\ncontent-type:") {
+        let message = "a multipart body without its own MIME headers; those of the HTTP answer are not seen";
+        let cure = "begin with MIME-Version: 1.0 and Content-Type: multipart/mixed; boundary=\"…\"";
+        findings.push(Finding::error("MimeHeadersMissing", at, message, cure));
+        return Kind::Ignored;
     }
     findings.push(ignored(line, body, at));
     Kind::Ignored
@@ -122,6 +168,11 @@ fn ignored(line: &str, body: &str, at: usize) -> Finding {
     if line.starts_with('#') && squeezed.starts_with("cloudconfig") {
         let message = format!("{line:?} is a comment, not the header; all of the document is ignored");
         return Finding::error("HeaderMisspelt", at, &message, HEADER);
+    }
+    if ["apiVersion:", "kind:"].iter().any(|key| line.starts_with(key)) {
+        let message = "this is a Kubernetes object, not userdata";
+        let cure = "give the text of its field userData, or what userdata of its Secret decodes to";
+        return Finding::error("KubernetesObject", at, message, cure);
     }
     let message = "no header: cloud-init warns of unhandled data once and ignores all of the document";
     Finding::error("HeaderMissing", at, message, "make #cloud-config the first line")
@@ -200,6 +251,13 @@ mod tests {
         assert_eq!(worst(b"").0, Kind::Empty);
         assert_eq!(worst(b"\n \r\n").0, Kind::Empty);
         assert_eq!(worst(b"\x1f\x8b\x08\x00").0, Kind::Gzip);
+        for utf_16 in
+            [&b"\xff\xfe#\0c\0"[..], b"\xfe\xff\0#\0c", b"#\0c\0l\0", b"\0#\0c\0l", b"\xff\xfe\0\0#\0\0\0"]
+        {
+            assert_eq!(worst(utf_16), (Kind::Ignored, Error, vec!["NotUtf8"]), "{utf_16:?}");
+        }
+        check("--part\nContent-Type: text/cloud-config\n\n", Kind::Ignored, Error, &["MimeHeadersMissing"]);
+        check("apiVersion: v1\nkind: Secret\n", Kind::Ignored, Error, &["KubernetesObject"]);
     }
 
     #[test]

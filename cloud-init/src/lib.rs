@@ -6,19 +6,42 @@
 pub mod header;
 pub mod lint;
 pub mod merge;
+pub mod mime;
+pub mod platform;
+pub mod render;
 pub mod scalar;
+pub mod schema;
 pub mod size;
+pub mod version;
 pub mod yaml;
+
+pub use platform::Platform;
+pub use size::Field;
+pub use version::{Version, Versions};
 
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// Nothing to do.
     Ok,
+    /// Good to know.
+    Info,
     /// Works on some versions or in some places only.
     Warn,
     /// Ignored, dropped or refused.
     Error,
+}
+
+impl Severity {
+    /// One word for it, as everywhere in Outrider.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Info => "info",
+            Self::Warn => "warn",
+            Self::Error => "error",
+        }
+    }
 }
 
 /// One thing found in userdata.
@@ -36,6 +59,8 @@ pub struct Finding {
     pub message: String,
     /// What to write instead.
     pub cure: String,
+    /// The releases of cloud-init it concerns.
+    pub versions: Versions,
 }
 
 impl Finding {
@@ -45,7 +70,15 @@ impl Finding {
         message: impl Into<String>,
         cure: impl Into<String>,
     ) -> Self {
-        Self { severity: Severity::Error, code, line, column: 0, message: message.into(), cure: cure.into() }
+        Self {
+            severity: Severity::Error,
+            code,
+            line,
+            column: 0,
+            message: message.into(),
+            cure: cure.into(),
+            versions: Versions::All,
+        }
     }
 
     pub(crate) fn warn(
@@ -55,6 +88,15 @@ impl Finding {
         cure: impl Into<String>,
     ) -> Self {
         Self { severity: Severity::Warn, ..Self::error(code, line, message, cure) }
+    }
+
+    pub(crate) fn info(code: &'static str, message: impl Into<String>, cure: impl Into<String>) -> Self {
+        Self { severity: Severity::Info, ..Self::error(code, 0, message, cure) }
+    }
+
+    pub(crate) fn of(mut self, versions: Versions) -> Self {
+        self.versions = versions;
+        self
     }
 
     pub(crate) fn at(mut self, node: &yaml::Node) -> Self {

@@ -5,50 +5,250 @@
 
 mod commands;
 mod files;
+mod keys;
+mod multipart;
+mod rancher;
+pub(crate) mod secrets;
+mod shell;
+mod units;
+mod users;
 
 use crate::header::{self, Kind};
+use crate::platform::Platform;
 use crate::scalar::{Meaning, meaning};
+use crate::size::{self, Field};
+use crate::version::Version;
 use crate::yaml::{self, Node, Value};
 use crate::{Finding, Severity};
 
+/// What is known of where the userdata goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Context {
+    /// Who takes it; unknown: limits are told as warnings.
+    pub platform: Option<Platform>,
+    /// Where it lies in a VM's spec; unknown: as plain text.
+    pub field: Option<Field>,
+    /// The image's cloud-init; unknown: findings of every release are told.
+    pub version: Option<Version>,
+}
+
 /// Findings by place; empty when all of the document would be read as it was meant.
 pub fn lint(userdata: &[u8]) -> Vec<Finding> {
-    let (kind, mut findings) = header::recognise(userdata);
-    if kind == Kind::CloudConfig {
-        match std::str::from_utf8(userdata) {
-            Ok(text) => cloud_config(text, &mut findings),
-            Err(e) => {
-                let line = 1 + userdata[..e.valid_up_to()].iter().filter(|b| **b == b'\n').count();
-                let message = "bytes that are not UTF-8; cloud-init cannot decode the document";
-                findings.push(Finding::error("NotUtf8", line, message, "save the file as UTF-8"));
-            }
+    lint_for(userdata, &Context::default())
+}
+
+/// The same for what is known of platform, field and release; what does not concern the release is left out.
+pub fn lint_for(userdata: &[u8], context: &Context) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let decoded = (context.field == Some(Field::Base64)).then(|| size::decoded(userdata));
+    let document = match &decoded {
+        Some(Err(finding)) => return vec![finding.clone()],
+        Some(Ok(bytes)) => bytes,
+        None => userdata,
+    };
+    findings.extend(size::fits(document.len(), context));
+    body(document, context, &mut findings);
+    if decoded.is_some() {
+        for finding in findings.iter_mut().filter(|finding| finding.code == "Base64InPlainField") {
+            finding.code = "EncodedTwice";
+            finding.message =
+                "what the field decodes to is base64 again; it is decoded once, so all of it is ignored"
+                    .to_owned();
+            finding.cure = "encode the document once".to_owned();
         }
     }
+    findings.retain(|finding| finding.versions.concern(context.version));
     findings.sort_by_key(|f| (f.line, f.column));
     findings
 }
 
-fn cloud_config(text: &str, findings: &mut Vec<Finding>) {
-    if let Some(at) = text.find('\0') {
+fn body(userdata: &[u8], context: &Context, findings: &mut Vec<Finding>) {
+    let (kind, found) = header::recognise(userdata);
+    findings.extend(found);
+    match kind {
+        Kind::CloudConfig => {
+            text_of(userdata, findings).into_iter().for_each(|text| cloud_config(text, context, findings))
+        }
+        Kind::Multipart => {
+            text_of(userdata, findings)
+                .into_iter()
+                .for_each(|text| multipart::check(text, context, findings));
+        }
+        Kind::Jinja => jinja(userdata, context, findings),
+        _ => {}
+    }
+}
+
+/// B29: a template is no YAML before it is rendered.
+fn jinja(userdata: &[u8], context: &Context, findings: &mut Vec<Finding>) {
+    let message = "a template: what it says is known only after it was rendered, so nothing behind its first lines is judged";
+    let cure = "render it (cloud-init devel render FILE) and lint what comes out";
+    findings.push(Finding { line: 1, ..Finding::info("TemplateNotJudged", message, cure) });
+    let rest = userdata.iter().position(|b| *b == b'\n').map_or(&[][..], |at| &userdata[at + 1..]);
+    let (kind, found) = header::recognise(rest);
+    if matches!(kind, Kind::Ignored | Kind::Empty) {
+        findings.extend(
+            found.into_iter().filter(|f| f.code != "Empty").map(|f| Finding { line: f.line + 1, ..f }),
+        );
+    }
+    if context.platform == Some(Platform::RancherMachine) && !userdata.starts_with(b"## template: jinja\n") {
+        let message =
+            "Rancher's driver keeps the template's header only where the file begins with it exactly";
+        let cure = "make the first line ## template: jinja, with LF behind it";
+        findings.push(Finding::warn("TemplateHeaderLost", 1, message, cure));
+    }
+}
+
+/// The document as text, unless what it holds makes cloud-init refuse it.
+fn text_of<'a>(userdata: &'a [u8], findings: &mut Vec<Finding>) -> Option<&'a str> {
+    match std::str::from_utf8(userdata) {
+        Ok(text) => Some(text),
+        Err(e) => {
+            let before = &userdata[..e.valid_up_to()];
+            let line = 1 + before.iter().filter(|b| **b == b'\n').count();
+            let message = "bytes that are not UTF-8; cloud-init cannot decode the document";
+            findings.push(Finding::error("NotUtf8", line, message, "save the file as UTF-8"));
+            None
+        }
+    }
+}
+
+/// What PyYAML's reader lets in; anything else ends it (its reader.py, NON_PRINTABLE).
+fn printable(c: char) -> bool {
+    matches!(c, '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
+}
+
+/// Nodes that aliases may add to what the text holds itself.
+const ALIAS_BUDGET: usize = 20_000;
+
+fn cloud_config(text: &str, context: &Context, findings: &mut Vec<Finding>) {
+    if let Some(at) = text.find(|c| !printable(c) && c != '\u{feff}') {
         let line = 1 + text[..at].matches('\n').count();
-        let message = "a NUL byte; no YAML reader takes it, so nothing in the file is applied";
-        return findings.push(Finding::error("NulByte", line, message, "delete it, or encode the content"));
+        let column = 1 + text[..at].chars().rev().take_while(|c| *c != '\n').count();
+        let (code, what) = match text[at..].chars().next() {
+            Some('\0') | None => ("NulByte", "a NUL byte".to_owned()),
+            Some(c) => ("ControlCharacter", format!("the control character U+{:04X}", u32::from(c))),
+        };
+        let message = format!("{what}; no YAML reader takes it, so nothing in the file is applied");
+        let finding = Finding::error(code, line, message, "delete it, or encode the content");
+        return findings.push(Finding { column, ..finding });
     }
     let root = match yaml::parse(text) {
         Ok(root) => root,
         Err(error) => return findings.push(unparsable(text, &error)),
     };
-    let Some(root) = root.filter(|root| !is_null(root)) else { return };
-    let Some(pairs) = root.pairs() else {
+    let Some(root) = root.filter(|root| !is_null(root)) else {
+        // Nothing but comments: a tab is no comment, and ends the reader all the same.
+        return tabs(text, &Node::quoted(""), findings);
+    };
+    if root.pairs().is_none() {
         let message = "the document is no mapping of keys; all of it is ignored";
         return findings
             .push(Finding::error("NotAMapping", root.line, message, "key: value lines").at(&root));
-    };
+    }
+    tabs(text, &root, findings);
     duplicates(&root, findings);
-    top_level(pairs, findings);
-    commands::check(&root, findings);
+    let root = if root.has_aliases() {
+        match yaml::expand(&root, text.len() + ALIAS_BUDGET) {
+            Ok(root) => root,
+            Err(error) => {
+                let finding =
+                    Finding::error("AliasesRefused", error.line, error.message, "write the values out");
+                return findings.push(Finding { column: error.column, ..finding });
+            }
+        }
+    } else {
+        root
+    };
+    let units = units::written(&root);
+    keys::check(&root, context, findings);
+    commands::check(&root, &units, context, findings);
     files::check(&root, findings);
-    users(&root, findings);
+    units::check(&units, findings);
+    users::check(&root, findings);
+    secrets::check(&root, findings);
+    rancher::check(&root, context, findings);
+}
+
+/// PyYAML lets a tab stand in quotes, in block text and in comments; anywhere else it ends it.
+fn tabs(text: &str, root: &Node, findings: &mut Vec<Finding>) {
+    let mut from = 0;
+    let Some(mut tab) = text.find('\t') else { return };
+    let mut texts = Vec::new();
+    spans(root, &mut texts);
+    let inside = |at: usize| {
+        let behind = texts.partition_point(|span| span.start <= at);
+        behind > 0 && texts[behind - 1].end > at
+    };
+    loop {
+        let start = text[..tab].rfind('\n').map_or(0, |n| n + 1);
+        let hashes = text[start..tab].match_indices('#').map(|(n, _)| start + n);
+        let comment = |at: usize| (at == start || text[..at].ends_with([' ', '\t'])) && !inside(at);
+        if !inside(tab) && !hashes.into_iter().any(comment) {
+            let line = 1 + text[..tab].matches('\n').count();
+            let column = 1 + text[start..tab].chars().count();
+            let message = "a tab where only blanks may stand; cloud-init's YAML reader stops there, so nothing in the file is applied";
+            let finding = Finding::error(
+                "TabOutsideText",
+                line,
+                message,
+                "blanks instead of the tab, or quotes around the text",
+            );
+            return findings.push(Finding { column, ..finding });
+        }
+        from = tab.max(from) + 1;
+        match text[from..].find('\t') {
+            Some(next) => tab = from + next,
+            None => return,
+        }
+    }
+}
+
+/// Places of all that stands in quotes or is block text, in order.
+fn spans(node: &Node, out: &mut Vec<std::ops::Range<usize>>) {
+    match &node.value {
+        Value::Scalar { plain: false, .. } => out.push(node.span.clone()),
+        Value::Scalar { .. } | Value::Alias(_) => {}
+        Value::Sequence { items, .. } => items.iter().for_each(|item| spans(item, out)),
+        Value::Mapping { pairs, .. } => pairs.iter().for_each(|(key, value)| {
+            spans(key, out);
+            spans(value, out);
+        }),
+    }
+}
+
+/// What Python prints of a plain scalar that is no text to YAML 1.1, where that differs from what is written; in words.
+pub(crate) fn misread(node: &Node) -> Option<String> {
+    let Value::Scalar { text, plain: true } = &node.value else { return None };
+    match meaning(text) {
+        Meaning::Bool(b) => {
+            let printed = if b { "True" } else { "False" };
+            (text != printed).then(|| format!("the word {printed}"))
+        }
+        Meaning::Int(n) => (n.to_string() != *text).then(|| format!("the number {n}")),
+        Meaning::Float => {
+            let number = text.parse::<f64>().ok().map(|n| format!("{n:?}"));
+            (number.as_deref() != Some(text)).then(|| {
+                number.map_or_else(|| "another number".to_owned(), |number| format!("the number {number}"))
+            })
+        }
+        Meaning::Timestamp => (text.len() != 10).then(|| "a time in another form".to_owned()),
+        Meaning::Null | Meaning::Special | Meaning::Text => None,
+    }
+}
+
+/// A plain scalar that YAML 1.1 takes for something else than text, even if it is printed as it was written.
+pub(crate) fn is_not_text(node: &Node) -> bool {
+    matches!(&node.value, Value::Scalar { text, plain: true }
+        if !matches!(meaning(text), Meaning::Text | Meaning::Special | Meaning::Null))
+}
+
+/// A cure that quotes `text`, unless it holds a secret.
+pub(crate) fn quoted_cure(before: &str, text: &str) -> String {
+    match secrets::kind_of(text) {
+        Some(_) => "put it into single quotes".to_owned(),
+        None => format!("{before}{}", single_quoted(text)),
+    }
 }
 
 /// B9: nothing of a file that does not parse is applied. Two colons in one entry are the usual cause.
@@ -57,7 +257,7 @@ fn unparsable(text: &str, error: &yaml::Error) -> Finding {
     let entry =
         line.trim_start().strip_prefix("- ").map(str::trim_end).filter(|e| e.matches(": ").count() > 1);
     let cure = match entry {
-        Some(entry) => format!("quote the entry: - {}", single_quoted(entry)),
+        Some(entry) => quoted_cure("quote the entry: - ", entry),
         None => "correct the line; quote text that holds a colon and a blank".to_owned(),
     };
     let message = format!("the file does not parse ({}); nothing in it would be applied", error.message);
@@ -94,180 +294,7 @@ fn duplicates(node: &Node, findings: &mut Vec<Finding>) {
             }
         }
         Value::Sequence { items, .. } => items.iter().for_each(|item| duplicates(item, findings)),
-        Value::Scalar { .. } | Value::Alias => {}
-    }
-}
-
-/// Wrappers that other tools know and cloud-init does not look into (B23, B27).
-const WRAPPERS: [&str; 5] = ["user-data", "userdata", "userData", "user_data", "cloud-config"];
-
-fn top_level(pairs: &[(Node, Node)], findings: &mut Vec<Finding>) {
-    for (key, value) in pairs {
-        let Some(name) = key.text() else { continue };
-        if WRAPPERS.contains(&name) {
-            let message =
-                format!("{name:?} is no key of cloud-config; everything nested under it is ignored");
-            findings.push(
-                Finding::error("UnknownTopLevelKey", 0, message, "move the keys to the top level").at(key),
-            );
-        } else if name == "autoinstall" && value.get("runcmd").is_some() {
-            let message = "runcmd under autoinstall is not found at run time";
-            findings.push(
-                Finding::error(
-                    "NestedRuncmd",
-                    0,
-                    message,
-                    "move runcmd to the top level, or use late-commands",
-                )
-                .at(key),
-            );
-        } else if name == "network" {
-            let message = "network settings in user-data are ignored by design (B16)";
-            findings.push(
-                Finding::error("NetworkInUserData", 0, message, "put them into the network data").at(key),
-            );
-        } else if !known(name) {
-            let near = nearest(name);
-            let message = format!("{name:?} is no key that cloud-init knows; it is ignored");
-            let cure = near.map_or_else(|| "delete it, or correct its name".to_owned(), |n| format!("{n}:"));
-            findings.push(Finding::warn("UnknownTopLevelKey", 0, message, cure).at(key));
-        }
-    }
-}
-
-/// Top-level keys of cloud-config, from the schemas of cloud-init 22.4 and 25 (cloudinit/config/schemas/).
-const KEYS: &[&str] = &[
-    "allow_public_ssh_keys",
-    "ansible",
-    "apk_repos",
-    "apt",
-    "apt_pipelining",
-    "apt_reboot_if_required",
-    "apt_update",
-    "apt_upgrade",
-    "authkey_hash",
-    "autoinstall",
-    "bootcmd",
-    "byobu_by_default",
-    "ca-certs",
-    "ca_certs",
-    "chef",
-    "chpasswd",
-    "cloud_config_modules",
-    "cloud_final_modules",
-    "cloud_init_modules",
-    "create_hostname_file",
-    "datasource",
-    "datasource_list",
-    "def_log_file",
-    "device_aliases",
-    "disable_ec2_metadata",
-    "disable_root",
-    "disable_root_opts",
-    "disk_setup",
-    "drivers",
-    "fan",
-    "final_message",
-    "fqdn",
-    "fs_setup",
-    "groups",
-    "growpart",
-    "grub-dpkg",
-    "grub_dpkg",
-    "hostname",
-    "keyboard",
-    "landscape",
-    "launch-index",
-    "locale",
-    "locale_configfile",
-    "log_cfgs",
-    "lxd",
-    "manage_etc_hosts",
-    "manage_resolv_conf",
-    "mcollective",
-    "merge_how",
-    "merge_type",
-    "migrate",
-    "mount_default_fields",
-    "mounts",
-    "no_ssh_fingerprints",
-    "ntp",
-    "output",
-    "package_reboot_if_required",
-    "package_update",
-    "package_upgrade",
-    "packages",
-    "password",
-    "phone_home",
-    "power_state",
-    "prefer_fqdn_over_hostname",
-    "preserve_hostname",
-    "puppet",
-    "random_seed",
-    "reporting",
-    "resize_rootfs",
-    "resolv_conf",
-    "rh_subscription",
-    "rsyslog",
-    "runcmd",
-    "salt_minion",
-    "snap",
-    "spacewalk",
-    "ssh",
-    "ssh_authorized_keys",
-    "ssh_deletekeys",
-    "ssh_fp_console_blacklist",
-    "ssh_genkeytypes",
-    "ssh_import_id",
-    "ssh_key_console_blacklist",
-    "ssh_keys",
-    "ssh_publish_hostkeys",
-    "ssh_pwauth",
-    "ssh_quiet_keygen",
-    "swap",
-    "syslog_fix_perms",
-    "system_info",
-    "timezone",
-    "ubuntu_advantage",
-    "ubuntu_pro",
-    "updates",
-    "user",
-    "users",
-    "vendor_data",
-    "version",
-    "wireguard",
-    "write_files",
-    "yum_repo_dir",
-    "yum_repos",
-    "zypper",
-];
-
-fn known(name: &str) -> bool {
-    KEYS.contains(&name) || name == "<<" || name.starts_with("x-")
-}
-
-/// The known key that `name` is a slip of, if there is one within two changes.
-fn nearest(name: &str) -> Option<&'static str> {
-    let squeezed = |s: &str| s.to_ascii_lowercase().replace(['-', '_'], "");
-    let slip = |key: &&&str| squeezed(key) == squeezed(name) || strsim::levenshtein(key, name) <= 2;
-    KEYS.iter().filter(slip).min_by_key(|key| strsim::levenshtein(key, name)).copied()
-}
-
-/// B26: `users` without `default` locked people out with cloud-init 25.
-fn users(root: &Node, findings: &mut Vec<Finding>) {
-    let Some(users) = root.get("users").and_then(Node::items) else { return };
-    let default = |user: &Node| {
-        user.text() == Some("default") || user.get("name").and_then(Node::text) == Some("default")
-    };
-    if !users.is_empty() && !users.iter().any(default) {
-        let message =
-            "users has no entry default: the image's own user is not set up (seen as a lock-out with 25.x)";
-        findings.push(Finding::warn(
-            "NoDefaultUser",
-            users[0].line,
-            message,
-            "add - default as the first entry",
-        ));
+        Value::Scalar { .. } | Value::Alias(_) => {}
     }
 }
 

@@ -1,197 +1,64 @@
 //! Adding to userdata without losing or changing what its owner wrote.
 //!
 //! The text is spliced, never printed anew: comments, order, quoting and every value stay as they are. Lists are
-//! appended to, without duplicates; in `runcmd` our entries go before Rancher's own script, which stays last. Merging
+//! appended to, without duplicates; in `runcmd` what is added goes before Rancher's own script, which stays last. Merging
 //! its own output changes nothing. What cannot be done safely is refused with the place and the reason.
 
+mod item;
+mod parts;
 mod splice;
 
 use std::collections::BTreeSet;
 
-use crate::header::{self, Kind};
-use crate::lint::{is_null, lint};
-use crate::scalar::{Meaning, meaning};
+use crate::Finding;
+use crate::lint::is_null;
 use crate::yaml::{self, Node, Value};
-use crate::{Finding, Severity};
+use item::{Item, Source, canonical, shown};
 use splice::Splice;
 
-/// What is added: items of lists, by their top-level key.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Additions {
-    /// Packages to install.
-    pub packages: Vec<String>,
-    /// Files to write.
-    pub write_files: Vec<File>,
-    /// Commands to run, as argument lists.
-    pub runcmd: Vec<Vec<String>>,
-}
-
-/// A file to write.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct File {
-    /// Where.
-    pub path: String,
-    /// Octal, such as `0600`.
-    pub permissions: String,
-    /// Text.
-    pub content: String,
-}
+/// Findings with which nothing is merged: the document would not be read, or a list that is added to is dropped whole.
+const REFUSED: [&str; 12] = [
+    "AliasesRefused",
+    "ControlCharacter",
+    "DuplicateKey",
+    "EmptyEntry",
+    "EntryIsMapping",
+    "EntryNotText",
+    "NotAList",
+    "NotAMapping",
+    "NotUtf8",
+    "NotYaml",
+    "NulByte",
+    "TabOutsideText",
+];
 
 /// The script that rancher-machine appends to `runcmd`, older and newer place (`facts/cloud-init.md`, section 4).
 const RANCHER_SCRIPTS: [&str; 2] = ["/usr/local/custom_script/install.sh", "/var/run/install.sh"];
 
-/// `files` merged into one cloud-config, with `ours` added: the text, or every reason why not.
-pub fn merge(files: &[&str], ours: &Additions) -> Result<String, Vec<Finding>> {
-    let Some((first, more)) = files.split_first() else {
-        return merge(&["#cloud-config\n"], ours);
-    };
-    let mut text = plain_document(first)?;
-    for file in more {
-        text = add_file(&text, &plain_document(file)?)?;
-    }
-    for (key, items) in ours.lists() {
-        text = add_items(&text, key, &items)?;
-    }
-    Ok(text)
+/// Why files cannot be merged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Which of the files, from 0.
+    pub file: usize,
+    /// What stands in the way, by place in that file or, for a value set twice, in what was merged before it.
+    pub findings: Vec<Finding>,
 }
 
-impl Additions {
-    fn lists(&self) -> Vec<(&'static str, Vec<Item>)> {
-        let packages = self.packages.iter().map(|name| Item::new(vec![quoted_if_needed(name)])).collect();
-        let files = self.write_files.iter().map(|f| Item::new(f.lines())).collect();
-        let commands = self.runcmd.iter().map(|words| {
-            let words: Vec<String> = words.iter().map(|w| quoted_if_needed(w)).collect();
-            Item::new(vec![format!("[{}]", words.join(", "))])
-        });
-        vec![("packages", packages), ("write_files", files), ("runcmd", commands.collect())]
-    }
-}
-
-impl File {
-    fn lines(&self) -> Vec<String> {
-        let mut lines = vec![format!("path: {}", quoted_if_needed(&self.path))];
-        lines.push(format!("permissions: '{}'", self.permissions));
-        let body = self.content.strip_suffix('\n');
-        let literal = |body: &str| {
-            !body.is_empty()
-                && !body.starts_with([' ', '\n'])
-                && body.chars().all(|c| c == '\n' || (c >= ' ' && c != '\u{7f}'))
-        };
-        match body.filter(|body| literal(body) && !body.ends_with('\n')) {
-            Some(body) => {
-                lines.push("content: |".to_owned());
-                lines.extend(
-                    body.lines()
-                        .map(|line| if line.is_empty() { String::new() } else { format!("  {line}") }),
-                );
-            }
-            None => lines.push(format!("content: {}", double_quoted(&self.content))),
-        }
-        lines
-    }
-}
-
-/// One list item as lines, the first to stand behind the dash, the rest below it.
-#[derive(Clone, Debug)]
-pub(crate) struct Item {
-    lines: Vec<String>,
-}
-
-impl Item {
-    fn new(lines: Vec<String>) -> Self {
-        Self { lines }
-    }
-
-    /// The item as block text with its dash at `indent`.
-    pub(crate) fn block(&self, indent: usize, newline: &str) -> String {
-        let pad = " ".repeat(indent);
-        let mut out = String::new();
-        for (n, line) in self.lines.iter().enumerate() {
-            if !line.is_empty() {
-                out.push_str(&pad);
-                out.push_str(if n == 0 { "- " } else { "  " });
-                out.push_str(line);
-            }
-            out.push_str(newline);
-        }
-        out
-    }
-
-    /// What the item means, to tell duplicates.
-    fn meaning(&self) -> Option<String> {
-        let text = format!("x:\n{}", self.block(0, "\n"));
-        let root = yaml::parse(&text).ok()??;
-        root.get("x")?.items()?.first().map(canonical)
-    }
-}
-
-/// `word` as YAML 1.1 reads it back: plain where that is text and nothing else, quoted otherwise.
-fn quoted_if_needed(word: &str) -> String {
-    let safe = |c: char| c.is_ascii_alphanumeric() || "-_./+=@%".contains(c);
-    let plain = !word.is_empty()
-        && word.chars().all(safe)
-        && !word.starts_with(['-', '.', '=', '%', '@'])
-        && meaning(word) == Meaning::Text;
-    if plain { word.to_owned() } else { double_quoted(word) }
-}
-
-/// `text` in double quotes; all that is not printable ASCII or a letter of another script is escaped.
-fn double_quoted(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\t' => out.push_str("\\t"),
-            c if c.is_control() || matches!(c, '\u{85}' | '\u{2028}' | '\u{2029}' | '\u{feff}') => {
-                out.push_str(&format!("\\u{:04X}", u32::from(c)));
-            }
-            c => out.push(c),
+/// `files` merged into one cloud-config, each added to those before it: the text, or every reason why not.
+///
+/// Multiparts are taken apart first. A file may be empty; without any file the document is empty.
+pub fn merge(files: &[&str]) -> Result<String, Refusal> {
+    let mut merged: Option<String> = None;
+    for (file, userdata) in files.iter().enumerate() {
+        let refuse = |findings| Refusal { file, findings };
+        for document in parts::documents(userdata).map_err(refuse)? {
+            merged = Some(match merged {
+                None => document,
+                Some(text) => add_document(&text, &document).map_err(refuse)?,
+            });
         }
     }
-    out.push('"');
-    out
-}
-
-/// The document without byte-order mark and blanks before its header, or why it cannot be merged into.
-fn plain_document(userdata: &str) -> Result<String, Vec<Finding>> {
-    let (kind, found) = header::recognise(userdata.as_bytes());
-    let text = userdata.trim_start_matches('\u{feff}').trim_start();
-    let refuse = |code, message: &str, cure: &str| Err(vec![Finding::error(code, 1, message, cure)]);
-    match kind {
-        Kind::Empty => return Ok("#cloud-config\n".to_owned()),
-        Kind::Jinja => {
-            return refuse(
-                "JinjaTemplate",
-                "the file is a template: it is no YAML before it is rendered, so nothing can be added safely",
-                "add ours as a separate part, or render the template first",
-            );
-        }
-        Kind::CloudConfig => {}
-        // A mark alone does not make a good document bad: we write without it.
-        Kind::Ignored if header::recognise(text.as_bytes()).0 == Kind::CloudConfig => {}
-        Kind::Ignored => return Err(found),
-        _ => {
-            return refuse(
-                "NotACloudConfig",
-                "the file is no plain cloud-config",
-                "give a #cloud-config mapping",
-            );
-        }
-    }
-    let mut text = format!("#cloud-config{}", &text["#cloud-config".len()..]);
-    if !text.ends_with('\n') {
-        text.push_str(newline_of(&text));
-    }
-    let errors: Vec<Finding> =
-        lint(text.as_bytes()).into_iter().filter(|f| f.severity == Severity::Error).collect();
-    if errors.is_empty() { Ok(text) } else { Err(errors) }
-}
-
-pub(crate) fn newline_of(text: &str) -> &'static str {
-    if text.contains("\r\n") { "\r\n" } else { "\n" }
+    Ok(merged.unwrap_or_else(|| "#cloud-config\n".to_owned()))
 }
 
 /// The parsed document; an empty one has no pairs.
@@ -202,146 +69,153 @@ fn root_of(text: &str) -> Result<Option<Node>, Vec<Finding>> {
     }
 }
 
-fn add_items(text: &str, key: &str, items: &[Item]) -> Result<String, Vec<Finding>> {
-    let root = root_of(text)?;
-    let list = root.as_ref().and_then(|root| root.get(key));
-    let present: BTreeSet<String> = list.and_then(Node::items).into_iter().flatten().map(canonical).collect();
-    let mut seen = present.clone();
-    let new: Vec<&Item> = items.iter().filter(|i| i.meaning().is_none_or(|m| seen.insert(m))).collect();
-    if new.is_empty() {
-        return Ok(text.to_owned());
-    }
-    let before = match (key, list.and_then(Node::items)) {
-        ("runcmd", Some(items)) => items.iter().position(is_rancher_script),
-        _ => None,
-    };
-    let spliced = Splice { text, root: root.as_ref() }.append(key, &new, before).map_err(|f| vec![f])?;
-    unchanged_but_for(text, &spliced)?;
-    Ok(spliced)
-}
-
-fn is_rancher_script(item: &Node) -> bool {
+/// Whether an entry of `runcmd` runs the script that makes the machine a node of Rancher.
+pub(crate) fn is_rancher_script(item: &Node) -> bool {
     let words: Vec<&str> = match &item.value {
         Value::Scalar { text, .. } => text.split_whitespace().collect(),
         Value::Sequence { items, .. } => items.iter().filter_map(Node::text).collect(),
         _ => return false,
     };
-    words.iter().any(|word| RANCHER_SCRIPTS.contains(word))
+    words.iter().any(|word| RANCHER_SCRIPTS.contains(&word.trim_matches(['\'', '"', ';'])))
 }
 
 /// Adds the keys and list items of another cloud-config; one value that two files set differently is refused.
-fn add_file(text: &str, other: &str) -> Result<String, Vec<Finding>> {
+fn add_document(text: &str, other: &str) -> Result<String, Vec<Finding>> {
     let Some(theirs) = root_of(other)? else { return Ok(text.to_owned()) };
+    let mut source = Source { text: other, verbatim: true };
+    let mut theirs = theirs;
+    if theirs.has_aliases() {
+        source.verbatim = false;
+        theirs = yaml::expand(&theirs, other.len() + 20_000)
+            .map_err(|e| vec![Finding::error("AliasesRefused", e.line, e.message, "write the values out")])?;
+    }
+    add_mapping(text, &mut Vec::new(), &theirs, source)
+}
+
+/// The node at a path of keys.
+fn at<'a>(root: Option<&'a Node>, path: &[String]) -> Option<&'a Node> {
+    path.iter().try_fold(root?, |node, key| node.get(key))
+}
+
+fn add_mapping(
+    text: &str,
+    path: &mut Vec<String>,
+    theirs: &Node,
+    source: Source<'_>,
+) -> Result<String, Vec<Finding>> {
     let mut text = text.to_owned();
     for (key, value) in theirs.pairs().unwrap_or_default() {
         let Some(name) = key.text() else { continue };
         let root = root_of(&text)?;
-        let mine = root.as_ref().and_then(|root| root.get(name));
-        match (mine, value.items()) {
-            (Some(mine), _) if canonical(mine) == canonical(value) => {}
+        let mapping = at(root.as_ref(), path);
+        let splice = Splice { text: &text, mapping, is_root: path.is_empty() };
+        let spliced = match (mapping.and_then(|mapping| mapping.get(name)), value.items()) {
+            (Some(mine), _) if canonical(mine) == canonical(value) => continue,
             (Some(mine), Some(items)) if mine.items().is_some() || is_null(mine) => {
-                let items: Vec<Item> = items.iter().map(|item| Item::new(flow_lines(item))).collect();
-                text = add_items(&text, name, &items)?;
+                add_items(&splice, name, mine, items, source)?
             }
-            (Some(mine), _) if !is_null(mine) => {
+            (Some(mine), None) if mine.pairs().is_some() && value.pairs().is_some() => {
+                path.push(name.to_owned());
+                text = add_mapping(&text, path, value, source)?;
+                path.pop();
+                continue;
+            }
+            (Some(mine), Some(_)) if path.is_empty() => {
                 let message =
-                    format!("{name:?} is set on line {} and differently in another file", mine.line);
-                return Err(vec![Finding::error(
-                    "SetTwice",
-                    mine.line,
-                    message,
-                    "decide for one of both values",
-                )]);
+                    format!("{name} is {} on line {}, and a list is to be added to", shown(mine), mine.line);
+                let finding = Finding::error("NotAList", 0, message, format!("write {name} as a list"));
+                return Err(vec![finding.at(mine)]);
             }
-            (Some(mine), _) => {
-                let message = format!("{name:?} is empty on line {} and set in another file", mine.line);
-                return Err(vec![Finding::error("SetTwice", mine.line, message, "delete the empty key")]);
-            }
-            (None, _) => {
-                let spliced = Splice { text: &text, root: root.as_ref() }
-                    .add_key(name, &flow(value))
-                    .map_err(|f| vec![f])?;
-                unchanged_but_for(&text, &spliced)?;
-                text = spliced;
-            }
-        }
+            (Some(mine), _) => return Err(vec![set_twice(name, path, mine, value)]),
+            (None, _) => splice.add_key(name, &Item::of_key(source, key, value)).map_err(|f| vec![f])?,
+        };
+        unchanged_but_for(&text, &spliced)?;
+        text = spliced;
     }
     Ok(text)
 }
 
-fn flow_lines(node: &Node) -> Vec<String> {
-    vec![flow(node)]
+fn set_twice(name: &str, path: &[String], mine: &Node, theirs: &Node) -> Finding {
+    let name = path.iter().map(String::as_str).chain([name]).collect::<Vec<_>>().join(".");
+    let mine_is = if is_null(mine) { "empty".to_owned() } else { shown(mine) };
+    let message =
+        format!("{name} is {mine_is} on line {} and {} in the file that is added", mine.line, shown(theirs));
+    Finding::error("SetTwice", mine.line, message, "decide for one of both, and delete the other")
 }
 
-/// A node of another file on one line, its meaning kept: plain scalars stay as they were written.
-fn flow(node: &Node) -> String {
-    match &node.value {
-        Value::Scalar { text, plain: true } if meaning(text) != Meaning::Text => text.clone(),
-        Value::Scalar { text, .. } => quoted_if_needed(text),
-        Value::Sequence { items, .. } => {
-            format!("[{}]", items.iter().map(flow).collect::<Vec<_>>().join(", "))
-        }
-        Value::Mapping { pairs, .. } => {
-            let pairs: Vec<String> = pairs.iter().map(|(k, v)| format!("{}: {}", flow(k), flow(v))).collect();
-            format!("{{{}}}", pairs.join(", "))
-        }
-        Value::Alias => "null".to_owned(),
-    }
-}
+/// What two items of a list may not say differently, by the list's key.
+const IDENTITIES: [(&str, &str); 3] = [("write_files", "path"), ("users", "name"), ("fs_setup", "device")];
 
-/// What a node means under YAML 1.1, as text: equal texts mean the same.
-pub(crate) fn canonical(node: &Node) -> String {
-    match &node.value {
-        Value::Scalar { text, plain: true } => match meaning(text) {
-            Meaning::Text => format!("{text:?}"),
-            Meaning::Null => "null".to_owned(),
-            Meaning::Bool(b) => b.to_string(),
-            Meaning::Int(n) => n.to_string(),
-            Meaning::Float | Meaning::Timestamp | Meaning::Special => format!("<{text}>"),
-        },
-        Value::Scalar { text, .. } => format!("{text:?}"),
-        Value::Sequence { items, .. } => {
-            format!("[{}]", items.iter().map(canonical).collect::<Vec<_>>().join(","))
+fn add_items(
+    splice: &Splice<'_>,
+    key: &str,
+    list: &Node,
+    items: &[Node],
+    source: Source<'_>,
+) -> Result<String, Vec<Finding>> {
+    let present: BTreeSet<String> = list.items().into_iter().flatten().map(canonical).collect();
+    let new: Vec<&Node> = items.iter().filter(|item| !present.contains(&canonical(item))).collect();
+    if let Some((_, identity)) = IDENTITIES.iter().find(|(list, _)| splice.is_root && *list == key) {
+        for item in &new {
+            let id = item.get(identity).and_then(Node::text);
+            let same = |mine: &&Node| id.is_some() && mine.get(identity).and_then(Node::text) == id;
+            if let Some(mine) = list.items().into_iter().flatten().find(same) {
+                let message = format!(
+                    "{key} has {} on line {}, and the file that is added has it with another content",
+                    id.unwrap_or_default(),
+                    mine.line
+                );
+                let cure = "delete one of both; to renew what was added before, delete the old entry";
+                return Err(vec![Finding::error("SetTwice", mine.line, message, cure)]);
+            }
         }
-        Value::Mapping { pairs, .. } => {
-            let mut pairs: Vec<String> =
-                pairs.iter().map(|(k, v)| format!("{}:{}", canonical(k), canonical(v))).collect();
-            pairs.sort();
-            format!("{{{}}}", pairs.join(","))
-        }
-        Value::Alias => format!("*{}", node.span.start),
     }
+    if new.is_empty() {
+        return Ok(splice.text.to_owned());
+    }
+    let before = match list.items() {
+        Some(items) if splice.is_root && key == "runcmd" => items.iter().position(is_rancher_script),
+        _ => None,
+    };
+    let items: Vec<Item> = new.into_iter().map(|item| Item::of_list(source, item)).collect();
+    splice.append(key, &items.iter().collect::<Vec<_>>(), before).map_err(|f| vec![f])
 }
 
 /// The safety net under the splices: every value of `before` is in `after`, lists in their order.
 fn unchanged_but_for(before: &str, after: &str) -> Result<(), Vec<Finding>> {
     let lost = |what: String| {
-        let cure = "add ours by hand; please report the file's layout";
-        Err(vec![Finding::error(
-            "MergeUnsafe",
-            0,
-            format!("the merge would change {what}; nothing was written"),
-            cure,
-        )])
+        let message = format!("the merge would change {what}; nothing was written");
+        let cure = "add it by hand; please report the file's layout";
+        Err(vec![Finding::error("MergeUnsafe", 0, message, cure)])
     };
-    let (old, Some(new)) = (root_of(before)?, root_of(after)?) else {
-        return lost("the whole document".to_owned());
-    };
-    for (key, value) in old.as_ref().and_then(Node::pairs).unwrap_or_default() {
-        let Some(name) = key.text() else { continue };
-        let same = match (value.items(), new.get(name).map(|n| (n, n.items()))) {
-            (Some(old), Some((_, Some(new)))) => {
-                let mut new = new.iter().map(canonical);
-                old.iter().map(canonical).all(|item| new.any(|n| n == item))
-            }
-            (_, Some((node, _))) => canonical(node) == canonical(value) || is_null(value),
-            (_, None) => false,
-        };
-        if !same {
-            return lost(format!("{name:?}"));
-        }
+    match (root_of(before)?, root_of(after)?) {
+        (None, Some(_)) => Ok(()),
+        (Some(old), Some(new)) => match lost_in(&old, &new) {
+            Some(path) => lost(format!("{path:?}")),
+            None => Ok(()),
+        },
+        (_, None) => lost("the whole document".to_owned()),
     }
-    Ok(())
+}
+
+/// Path of a value of `old` that `new` has not.
+fn lost_in(old: &Node, new: &Node) -> Option<String> {
+    match (&old.value, &new.value) {
+        (Value::Mapping { pairs, .. }, Value::Mapping { .. }) => pairs.iter().find_map(|(key, value)| {
+            let name = key.text()?;
+            match new.get(name) {
+                None => Some(name.to_owned()),
+                Some(_) if is_null(value) => None,
+                Some(now) => lost_in(value, now).map(|below| format!("{name}.{below}")),
+            }
+        }),
+        (Value::Sequence { items, .. }, Value::Sequence { items: now, .. }) => {
+            let mut now = now.iter().map(canonical);
+            let kept = items.iter().map(canonical).all(|item| now.any(|n| n == item));
+            (!kept).then(|| "an item".to_owned())
+        }
+        _ => (canonical(old) != canonical(new)).then(|| "its value".to_owned()),
+    }
 }
 
 #[cfg(test)]

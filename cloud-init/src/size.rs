@@ -3,10 +3,15 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 
-use crate::Finding;
+use crate::lint::Context;
+use crate::{Finding, Platform, Severity};
 
 /// Bytes of userdata, decoded, that KubeVirt accepts inside a VM's spec; exactly this many are accepted.
 pub const VM_SPEC_LIMIT: usize = 2048;
+
+/// The way out of the limit.
+pub(crate) const SECRET: &str =
+    "put it into a Secret with the keys userdata and networkdata, and refer to that";
 
 /// Where userdata lies in a VM's spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,17 +24,21 @@ pub enum Field {
     Secret,
 }
 
+/// What a base64 field holds, decoded; line ends and blanks inside do not count, and padding may be missing.
+pub fn decoded(content: &[u8]) -> Result<Vec<u8>, Finding> {
+    let text: Vec<u8> = content.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
+    STANDARD.decode(&text).or_else(|_| STANDARD_NO_PAD.decode(&text)).map_err(|e| {
+        let cure = "encode the text once, or put it into the plain field";
+        Finding::error("NotBase64", 0, format!("the base64 field does not decode: {e}"), cure)
+    })
+}
+
 /// Size of `content` as KubeVirt counts it, in decoded bytes; an error when a base64 field does not decode.
 pub fn counted(field: Field, content: &[u8]) -> Result<usize, Finding> {
     if field != Field::Base64 {
         return Ok(content.len());
     }
-    let text: Vec<u8> = content.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
-    let decoded = STANDARD.decode(&text).or_else(|_| STANDARD_NO_PAD.decode(&text));
-    decoded.map(|bytes| bytes.len()).map_err(|e| {
-        let cure = "encode the text once, or put it into the plain field";
-        Finding::error("NotBase64", 0, format!("the base64 field does not decode: {e}"), cure)
-    })
+    decoded(content).map(|bytes| bytes.len())
 }
 
 /// Refuses what does not fit into a VM's spec, with both numbers and the way out.
@@ -42,9 +51,40 @@ pub fn check(field: Field, content: &[u8]) -> Option<Finding> {
         let message = format!(
             "{bytes} bytes after decoding; a VM's spec takes {VM_SPEC_LIMIT}, and base64 does not help"
         );
-        let cure = "put it into a Secret with the keys userdata and networkdata, and refer to that";
-        Finding::error("TooLargeForVmSpec", 0, message, cure)
+        Finding::error("TooLargeForVmSpec", 0, message, SECRET)
     })
+}
+
+/// Whether a document of so many bytes, decoded, fits where it goes. Where nobody said where that is, a VM's spec is what
+/// is warned about.
+pub(crate) fn fits(bytes: usize, context: &Context) -> Option<Finding> {
+    if context.field == Some(Field::Secret) {
+        return None;
+    }
+    match context.platform.map(Platform::limit) {
+        Some(Some(limit)) if bytes > limit.bytes => {
+            let code = if limit.bytes == VM_SPEC_LIMIT { "TooLargeForVmSpec" } else { "TooLarge" };
+            let message = format!("{bytes} bytes; {}", limit.counting);
+            Some(Finding::error(code, 0, message, limit.way_out))
+        }
+        Some(_) if context.platform == Some(Platform::RancherMachine) && bytes > VM_SPEC_LIMIT => {
+            let message = format!(
+                "{bytes} bytes are more than the {VM_SPEC_LIMIT} of a VM's spec: the driver moves them to a Secret, and the \
+                 network data with them, whatever its size"
+            );
+            Some(Finding::info("MovedToSecret", message, "nothing to do"))
+        }
+        Some(_) => None,
+        None if bytes > VM_SPEC_LIMIT => {
+            let message = format!(
+                "{bytes} bytes; a VM's spec takes {VM_SPEC_LIMIT} after decoding, and base64 does not help"
+            );
+            let finding = Finding::error("TooLargeForVmSpec", 0, message, SECRET);
+            let named = context.field.is_some();
+            Some(if named { finding } else { Finding { severity: Severity::Warn, ..finding } })
+        }
+        None => None,
+    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! The parser is granit-parser, in the mode that is compatible with PyYAML. Aliases stay aliases: nothing is expanded,
 //! so a bomb of them costs no more than its bytes.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use granit_parser::{Event, Parser, ScalarStyle, Span, StructureStyle};
@@ -23,6 +24,8 @@ pub struct Node {
     pub column: usize,
     /// It carries an anchor or a tag.
     pub decorated: bool,
+    /// Number of its anchor, 0 for none.
+    pub anchor: usize,
 }
 
 /// What a node holds.
@@ -49,8 +52,8 @@ pub enum Value {
         /// Written as `{a: b}`.
         flow: bool,
     },
-    /// `*name`.
-    Alias,
+    /// `*name`, with the number of the anchor it names.
+    Alias(usize),
 }
 
 /// Why a text is no YAML document.
@@ -65,6 +68,12 @@ pub struct Error {
 }
 
 impl Node {
+    /// A quoted scalar that stands nowhere.
+    pub(crate) fn quoted(text: &str) -> Self {
+        let value = Value::Scalar { text: text.to_owned(), plain: false };
+        Self { value, span: 0..0, line: 0, column: 0, decorated: false, anchor: 0 }
+    }
+
     /// The text of a scalar.
     pub fn text(&self) -> Option<&str> {
         match &self.value {
@@ -89,9 +98,131 @@ impl Node {
         }
     }
 
+    fn into_pairs(self) -> Option<Vec<(Node, Node)>> {
+        match self.value {
+            Value::Mapping { pairs, .. } => Some(pairs),
+            _ => None,
+        }
+    }
+
+    fn clone_without_value(&self) -> Self {
+        Self { value: Value::Alias(0), span: self.span.clone(), ..*self }
+    }
+
+    /// An alias or a merge key stands somewhere in it.
+    pub fn has_aliases(&self) -> bool {
+        match &self.value {
+            Value::Scalar { .. } => false,
+            Value::Alias(_) => true,
+            Value::Sequence { items, .. } => items.iter().any(Node::has_aliases),
+            Value::Mapping { pairs, .. } => pairs
+                .iter()
+                .any(|(key, value)| key.text() == Some("<<") || key.has_aliases() || value.has_aliases()),
+        }
+    }
+
     /// The value under `key`, the last one if the key stands twice (as PyYAML reads it).
     pub fn get(&self, key: &str) -> Option<&Node> {
         self.pairs()?.iter().rev().find(|(k, _)| k.text() == Some(key)).map(|(_, value)| value)
+    }
+}
+
+/// What `root` says with every alias and merge key (`<<`) replaced by what it stands for, as PyYAML builds it; refused
+/// where an anchor holds itself, or where it would become more than `budget` nodes.
+pub fn expand(root: &Node, budget: usize) -> Result<Node, Error> {
+    let mut anchors = BTreeMap::new();
+    collect(root, &mut anchors);
+    Expander { anchors, open: Vec::new(), left: budget }.node(root)
+}
+
+fn collect<'a>(node: &'a Node, anchors: &mut BTreeMap<usize, &'a Node>) {
+    if node.anchor != 0 {
+        anchors.insert(node.anchor, node);
+    }
+    match &node.value {
+        Value::Sequence { items, .. } => items.iter().for_each(|item| collect(item, anchors)),
+        Value::Mapping { pairs, .. } => pairs.iter().for_each(|(key, value)| {
+            collect(key, anchors);
+            collect(value, anchors);
+        }),
+        Value::Scalar { .. } | Value::Alias(_) => {}
+    }
+}
+
+struct Expander<'a> {
+    anchors: BTreeMap<usize, &'a Node>,
+    /// Anchors whose contents are being written out.
+    open: Vec<usize>,
+    left: usize,
+}
+
+impl Expander<'_> {
+    fn node(&mut self, node: &Node) -> Result<Node, Error> {
+        let refuse =
+            |message: &str| Err(Error { line: node.line, column: node.column, message: message.to_owned() });
+        self.left = match self.left.checked_sub(1) {
+            Some(left) if self.open.len() <= MAX_DEPTH => left,
+            _ => return refuse("aliases stand for more than can be meant"),
+        };
+        let value = match &node.value {
+            Value::Scalar { .. } => return Ok(node.clone()),
+            Value::Alias(anchor) => {
+                let Some(target) = self.anchors.get(anchor).copied() else {
+                    return refuse("an alias without an anchor before it");
+                };
+                if self.open.contains(anchor) {
+                    return refuse("an anchor that holds itself");
+                }
+                return self.inside(*anchor, target);
+            }
+            Value::Sequence { items, flow } => {
+                let items = items.iter().map(|item| self.child(item)).collect::<Result<_, _>>()?;
+                Value::Sequence { items, flow: *flow }
+            }
+            Value::Mapping { pairs, flow } => Value::Mapping { pairs: self.pairs(pairs)?, flow: *flow },
+        };
+        Ok(Node { value, ..node.clone_without_value() })
+    }
+
+    /// What an anchor names, which may hold aliases but not to itself.
+    fn inside(&mut self, anchor: usize, target: &Node) -> Result<Node, Error> {
+        self.open.push(anchor);
+        let expanded = self.node(target);
+        self.open.pop();
+        expanded
+    }
+
+    fn child(&mut self, node: &Node) -> Result<Node, Error> {
+        if node.anchor == 0 { self.node(node) } else { self.inside(node.anchor, node) }
+    }
+
+    /// Merged keys come first and give way to the mapping's own; of several sources the first one wins.
+    fn pairs(&mut self, pairs: &[(Node, Node)]) -> Result<Vec<(Node, Node)>, Error> {
+        let is_merge = |key: &Node| matches!(&key.value, Value::Scalar { text, plain: true } if text == "<<");
+        let mut own = Vec::with_capacity(pairs.len());
+        let mut merged: Vec<(Node, Node)> = Vec::new();
+        for (key, value) in pairs {
+            let value = self.child(value)?;
+            if !is_merge(key) {
+                own.push((self.child(key)?, value));
+                continue;
+            }
+            let sources = match value.value {
+                Value::Mapping { pairs, .. } => vec![pairs],
+                Value::Sequence { items, .. } => items.into_iter().filter_map(Node::into_pairs).collect(),
+                _ => Vec::new(),
+            };
+            for (key, value) in sources.into_iter().flatten() {
+                if !merged.iter().any(|(known, _)| known.text().is_some() && known.text() == key.text()) {
+                    merged.push((key, value));
+                }
+            }
+        }
+        merged.retain(|(key, _)| {
+            !own.iter().any(|(mine, _)| mine.text().is_some() && mine.text() == key.text())
+        });
+        merged.extend(own);
+        Ok(merged)
     }
 }
 
@@ -109,6 +240,27 @@ pub fn parse(text: &str) -> Result<Option<Node>, Error> {
     Ok(builder.root)
 }
 
+/// Tags that cloud-init's loader, PyYAML's safe one with `python/unicode` added, makes values of.
+fn constructed(tag: &str) -> bool {
+    const KNOWN: [&str; 13] = [
+        "null",
+        "bool",
+        "int",
+        "float",
+        "binary",
+        "timestamp",
+        "omap",
+        "pairs",
+        "set",
+        "str",
+        "seq",
+        "map",
+        "python/unicode",
+    ];
+    let name = tag.strip_prefix("tag:yaml.org,2002:").or_else(|| tag.strip_prefix("!!"));
+    tag == "!" || name.is_some_and(|name| KNOWN.contains(&name))
+}
+
 enum Open {
     Sequence(Node, Vec<Node>),
     Mapping(Node, Vec<(Node, Node)>, Option<Node>),
@@ -122,12 +274,20 @@ struct Builder {
 impl Builder {
     fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), Error> {
         let decorated = event.anchor_id().is_some() || event.tag().is_some();
+        let anchor = event.anchor_id().unwrap_or(0);
+        // `!!str 010` is text as if it were quoted.
+        let text_by_tag = event.tag().is_some_and(|tag| matches!(tag.suffix(), "str" | ""));
+        if let Some(tag) = event.tag().filter(|tag| !constructed(&tag.to_string())) {
+            let message = format!("the tag {tag} is none that cloud-init's reader knows");
+            return Err(Error { line: span.start.line(), column: span.start.col() + 1, message });
+        }
         let node = |value| Node {
             value,
             span: span.byte_range().unwrap_or_default(),
             line: span.start.line(),
             column: span.start.col() + 1,
             decorated,
+            anchor,
         };
         match event {
             Event::DocumentStart(..) if self.root.is_some() => {
@@ -135,10 +295,10 @@ impl Builder {
                 return Err(Error { line: span.start.line(), column: 1, message });
             }
             Event::Scalar(text, style, ..) => {
-                let plain = style == ScalarStyle::Plain;
+                let plain = style == ScalarStyle::Plain && !text_by_tag;
                 self.put(node(Value::Scalar { text: text.into_owned(), plain }));
             }
-            Event::Alias(_) => self.put(node(Value::Alias)),
+            Event::Alias(anchor) => self.put(Node { anchor: 0, ..node(Value::Alias(anchor)) }),
             Event::SequenceStart(style, ..) => {
                 let flow = style == StructureStyle::Flow;
                 let items = Vec::new();

@@ -1,6 +1,7 @@
 //! The command line as people type it. Help texts here are also the man pages and `docs/cli.md`.
 
 mod sync;
+mod userdata;
 
 use std::path::PathBuf;
 
@@ -9,6 +10,10 @@ use outrider_protocol::Check;
 
 pub(crate) use self::sync::{
     HostedArgs, SyncArgs, SyncCommand, SyncExplainArgs, SyncPlanArgs, SyncSimulateArgs,
+};
+pub(crate) use self::userdata::{
+    NetworkArgs, OursArgs, RenderFormat, UserdataArgs, UserdataCommand, UserdataLintArgs, UserdataMergeArgs,
+    UserdataRenderArgs,
 };
 use crate::output::{Format, FormatParser};
 
@@ -27,7 +32,7 @@ Environment:
 ///
 /// Exit codes: `check` is a monitoring plugin and ends with 0 when all is well, 1 for a warning, 2 for an error and 3
 /// when something could not be read or the command was called wrongly; 2 goes before 3, and 3 before 1. Every other command ends with 0 when it did
-/// its work, 1 when it could not, and 64 when it was called wrongly.
+/// its work, 1 when it could not (`userdata lint`: when it found an error), and 64 when it was called wrongly.
 #[derive(Debug, Parser)]
 #[command(name = "outrider", version, propagate_version = true, disable_help_subcommand = true)]
 #[command(subcommand_required = true, arg_required_else_help = true, max_term_width = 100)]
@@ -98,6 +103,10 @@ pub(crate) enum Command {
     ///
     /// Offline: a file or a pipe in, and nothing is written anywhere.
     Sync(SyncArgs),
+    /// Judge cloud-init userdata, add to it, and write it
+    ///
+    /// Offline: a file or a pipe in, and nothing is sent anywhere.
+    Userdata(Box<UserdataArgs>),
     /// Remember a coordinator and its operator token
     ///
     /// A token of the form OR1<hash>::<id>:<secret> pins the coordinator's certificate authority; the first one lies

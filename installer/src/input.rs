@@ -16,20 +16,26 @@ pub(crate) struct Wanted {
     pub(crate) what: &'static str,
 }
 
-/// The name to show, and the bytes; `-` is standard input.
+/// The name to show, and the bytes; `-` is standard input. What is no text is refused, and a byte-order mark left out.
 pub(crate) fn read(file: &Path, wanted: Wanted) -> anyhow::Result<(String, Vec<u8>)> {
-    let (name, bytes) = if file == Path::new("-") {
-        ("standard input".to_owned(), bounded(io::stdin().lock(), wanted))
-    } else {
-        (file.display().to_string(), open(file, wanted).and_then(|file| bounded(file, wanted)))
-    };
-    let mut bytes = bytes.with_context(|| format!("cannot read {name}"))?;
+    let (name, mut bytes) = raw(file, wanted)?;
     if let Some(what) = no_text(&bytes) {
         bail!("{name} is {what}");
     }
     if bytes.starts_with(BYTE_ORDER_MARK) {
         bytes.drain(..BYTE_ORDER_MARK.len());
     }
+    Ok((name, bytes))
+}
+
+/// The same with every byte as it is.
+pub(crate) fn raw(file: &Path, wanted: Wanted) -> anyhow::Result<(String, Vec<u8>)> {
+    let (name, bytes) = if file == Path::new("-") {
+        ("standard input".to_owned(), bounded(io::stdin().lock(), wanted))
+    } else {
+        (file.display().to_string(), open(file, wanted).and_then(|file| bounded(file, wanted)))
+    };
+    let bytes = bytes.with_context(|| format!("cannot read {name}"))?;
     Ok((name, bytes))
 }
 

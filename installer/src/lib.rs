@@ -68,6 +68,7 @@ async fn run(cli: Cli, screen: &mut Screen) -> anyhow::Result<Exit> {
         Command::Describe(args) => commands::describe::run(args, global, screen).await,
         Command::Explain(args) => commands::explain::run(&args, screen),
         Command::Sync(args) => commands::sync::run(args, screen),
+        Command::Userdata(args) => commands::userdata::run(*args, screen).await,
         Command::Watch(args) => commands::watch::run(args, global, screen).await,
         Command::Login(args) => commands::login::run(args, global, screen).await,
         Command::Context(args) => commands::context::run(args, screen),

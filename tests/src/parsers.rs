@@ -197,13 +197,26 @@ pub fn spool(bytes: &[u8]) {
     assert!(again.len() > before.min(SpoolLimits::default().count - 1));
 }
 
-/// Userdata as people and templates write it: recognised, linted, and merged so that merging again changes nothing.
+/// Userdata as people and templates write it: recognised, linted with every finding in the document, and merged so that
+/// merging again changes nothing, ours are in it and Rancher's script is last.
 pub fn userdata(bytes: &[u8]) {
+    const OURS: &str = "#cloud-config\npackages: [qemu-guest-agent]\nruncmd:\n  - [start, ours]\n";
     let _ = header::recognise(bytes);
-    let _ = lint::lint(bytes);
+    let lines = bytes.iter().filter(|b| **b == b'\n').count() + 1;
+    let context = lint::Context {
+        platform: Some(outrider_cloud_init::Platform::Harvester),
+        ..lint::Context::default()
+    };
+    for finding in lint::lint_for(bytes, &context) {
+        assert!(finding.line <= lines, "{finding:?} lies behind the last line, {lines}");
+        assert!(!finding.message.is_empty() && !finding.cure.is_empty(), "{finding:?}");
+    }
     let text = String::from_utf8_lossy(bytes);
-    let ours = merge::Additions::default();
-    if let Ok(merged) = merge::merge(&[&text], &ours) {
-        assert_eq!(merge::merge(&[&merged], &ours).ok(), Some(merged), "merging again changes nothing");
+    if let Ok(merged) = merge::merge(&[&text]) {
+        assert_eq!(merge::merge(&[&merged]).ok().as_ref(), Some(&merged), "merging again changes nothing");
+    }
+    if let Ok(merged) = merge::merge(&[&text, OURS]) {
+        assert!(merged.starts_with("#cloud-config") && merged.contains("qemu-guest-agent"), "{merged}");
+        assert_eq!(merge::merge(&[&merged, OURS]).ok().as_ref(), Some(&merged), "ours are added once");
     }
 }

@@ -1,19 +1,52 @@
-//! `runcmd` and `bootcmd`: one bad entry makes cloud-init skip the whole list.
+//! `runcmd` and `bootcmd`: one bad entry makes cloud-init skip the whole list, and one that waits holds up the boot.
 
-use super::{is_null, single_quoted};
-use crate::Finding;
+use super::shell::{self, Simple};
+use super::units::{Units, comes_after_runcmd, full_name};
+use super::{Context, is_null, misread, quoted_cure};
+use crate::version::{Version, Versions};
 use crate::yaml::{Node, Value};
+use crate::{Finding, Severity};
 
-pub(super) fn check(root: &Node, findings: &mut Vec<Finding>) {
-    for list in ["runcmd", "bootcmd"] {
+/// Where an entry stands.
+struct Entry<'a> {
+    list: &'a str,
+    number: usize,
+    item: &'a Node,
+}
+
+impl Entry<'_> {
+    fn error(&self, code: &'static str, what: &str, cure: impl Into<String>) -> Finding {
+        let message = format!("entry {} of {} {what}", self.number, self.list);
+        Finding::error(code, 0, message, cure).at(self.item)
+    }
+
+    fn warn(&self, code: &'static str, what: &str, cure: impl Into<String>) -> Finding {
+        Finding { severity: Severity::Warn, ..self.error(code, what, cure) }
+    }
+}
+
+pub(super) fn check(root: &Node, units: &Units, context: &Context, findings: &mut Vec<Finding>) {
+    for list in ["bootcmd", "runcmd"] {
         let Some(node) = root.get(list) else { continue };
         match &node.value {
             Value::Sequence { items, .. } => {
                 for (index, item) in items.iter().enumerate() {
-                    entry(list, index + 1, item, findings);
+                    let entry = Entry { list, number: index + 1, item };
+                    shape(&entry, context, findings);
+                    let commands = match &item.value {
+                        Value::Scalar { text, .. } => shell::of_text(text),
+                        Value::Sequence { items, .. } => {
+                            shell::of_words(&items.iter().filter_map(Node::text).collect::<Vec<_>>())
+                        }
+                        _ => Vec::new(),
+                    };
+                    for command in commands.iter().filter(|command| !command.background) {
+                        waits(&entry, command, units, findings);
+                        harms(&entry, command, findings);
+                    }
+                    loops(&entry, &commands, findings);
                 }
             }
-            Value::Alias => {}
             _ if is_null(node) => {}
             _ => {
                 let message = format!("{list} is no list; cloud-init skips it");
@@ -24,78 +57,223 @@ pub(super) fn check(root: &Node, findings: &mut Vec<Finding>) {
     }
 }
 
-fn entry(list: &str, number: usize, item: &Node, findings: &mut Vec<Finding>) {
-    let skip = format!("cloud-init skips the whole {list} for it");
-    match &item.value {
+/// First release that passes over an empty item (canonical/cloud-init#3498).
+const PASSES_OVER_EMPTY: Version = Version::new(21, 4, 0);
+
+/// Whether the entry is a command at all.
+fn shape(entry: &Entry<'_>, context: &Context, findings: &mut Vec<Finding>) {
+    let skip = format!("cloud-init skips the whole {} for it", entry.list);
+    match &entry.item.value {
         // B10
-        _ if is_null(item) => {
-            let message = format!("entry {number} of {list} is empty; {skip}");
-            findings.push(Finding::error("EmptyEntry", 0, message, "delete the entry").at(item));
+        _ if is_null(entry.item) => {
+            let finding = match context.version {
+                Some(version) if version >= PASSES_OVER_EMPTY => {
+                    entry.warn("EmptyEntry", "is empty; nothing is run for it", "delete the entry")
+                }
+                _ => entry
+                    .error(
+                        "EmptyEntry",
+                        &format!("is empty; before 21.4 {skip}, and since then it passes over it"),
+                        "delete the entry",
+                    )
+                    .of(Versions::Before(PASSES_OVER_EMPTY)),
+            };
+            findings.push(finding);
         }
         // B9
         Value::Mapping { pairs, .. } => {
-            let message = format!(
-                "entry {number} of {list} is a mapping, not a command: a colon and a blank stand unquoted; {skip}"
-            );
+            let what = format!("is a mapping, not a command: a colon and a blank stand unquoted; {skip}");
             let cure = match pairs.as_slice() {
                 [(key, value)] => {
                     let said = if is_null(value) { "" } else { value.text().unwrap_or("…") };
                     let text = format!("{}: {said}", key.text().unwrap_or("…"));
-                    format!("quote it: - {}", single_quoted(text.trim_end()))
+                    quoted_cure("quote it: - ", text.trim_end())
                 }
                 _ => "quote the entry".to_owned(),
             };
-            findings.push(Finding::error("EntryIsMapping", 0, message, cure).at(item));
+            findings.push(entry.error("EntryIsMapping", &what, cure));
         }
         Value::Sequence { items, .. } => {
             if items.is_empty() {
-                let message = format!("entry {number} of {list} is an empty list: no command");
-                findings.push(Finding::error("EmptyEntry", 0, message, "delete the entry").at(item));
+                findings.push(entry.error("EmptyEntry", "is an empty list: no command", "delete the entry"));
             }
-            for word in items.iter().filter(|word| word.text().is_none() || is_null(word)) {
-                let message = format!("entry {number} of {list} has an argument that is no text; {skip}");
-                findings.push(Finding::error("ArgumentNotText", 0, message, "quote the argument").at(word));
+            for word in items {
+                arguments(entry, word, findings);
             }
-            let words: Vec<&str> = items.iter().filter_map(Node::text).collect();
-            command(list, number, item, &words, findings);
         }
         Value::Scalar { text, .. } => {
-            let words: Vec<&str> = text.split_whitespace().collect();
-            command(list, number, item, &words, findings);
+            if misread(entry.item).is_some() || super::is_not_text(entry.item) {
+                let what = format!("is {text}, which is no text to YAML 1.1; {skip}");
+                findings.push(entry.error("EntryNotText", &what, quoted_cure("quote it: - ", text)));
+            }
         }
-        Value::Alias => {}
+        Value::Alias(_) => {}
     }
 }
 
-const PACKAGE_MANAGERS: [&str; 7] = ["apt-get", "apt", "dnf", "yum", "zypper", "dpkg", "rpm"];
-const LATE_UNITS: [&str; 3] = ["cloud-final", "cloud-init.target", "multi-user.target"];
+/// What an argument of a list becomes: cloud-init prints each with Python's `str`.
+fn arguments(entry: &Entry<'_>, word: &Node, findings: &mut Vec<Finding>) {
+    let finding = match word.text() {
+        _ if is_null(word) => {
+            entry.error("ArgumentNotText", "has an empty argument; it becomes the word None", "write ''")
+        }
+        None => entry.error(
+            "ArgumentNotText",
+            "has an argument that is no text; it becomes what Python prints of it",
+            "quote the argument",
+        ),
+        Some(text) => match misread(word) {
+            None => return,
+            Some(read) => entry.error(
+                "ArgumentMisread",
+                &format!("has the argument {text} without quotes, which becomes {read}"),
+                quoted_cure("", text),
+            ),
+        },
+    };
+    findings.push(finding.at(word));
+}
 
-fn command(list: &str, number: usize, item: &Node, words: &[&str], findings: &mut Vec<Finding>) {
-    let mut words =
-        words.iter().skip_while(|w| matches!(**w, "sudo" | "env") || w.contains('=')).copied().peekable();
-    let program = words.peek().map(|w| w.rsplit('/').next().unwrap_or(w)).unwrap_or_default();
-    let rest: Vec<&str> = words.skip(1).collect();
+const PACKAGE_MANAGERS: [&str; 8] = ["apt-get", "apt", "dnf", "yum", "zypper", "dpkg", "rpm", "microdnf"];
+const INSTALLS: [&str; 9] =
+    ["install", "in", "upgrade", "update", "dist-upgrade", "-i", "-U", "-Uvh", "-ivh"];
+const STARTS: [&str; 7] =
+    ["start", "restart", "try-restart", "reload-or-restart", "condrestart", "force-reload", "isolate"];
+/// Units whose start is only over when a server has joined its cluster, which may take minutes or never come.
+const SLOW: [&str; 5] = ["rke2-server", "rke2-agent", "k3s", "k3s-agent", "rancher-system-agent"];
+/// A pause longer than this is worth a word, in seconds.
+const LONG_PAUSE: f64 = 30.0;
+
+/// What makes cloud-init's stage wait, for a while or for ever.
+fn waits(entry: &Entry<'_>, command: &Simple, units: &Units, findings: &mut Vec<Finding>) {
+    let program = command.program();
+    if program == "cloud-init" && (command.has("--wait") || command.has("-w")) && command.has("status") {
+        findings.push(entry.error(
+            "WaitsForItself",
+            "waits for cloud-init inside cloud-init: it hangs for ever",
+            "delete the entry",
+        ));
+    }
+    if program == "sleep" {
+        let seconds: f64 = command.operands().map(seconds).sum();
+        if seconds > LONG_PAUSE {
+            findings.push(entry.warn(
+                "HoldsUpBoot",
+                &format!("sleeps for {seconds} s; what comes behind it waits, Rancher's script too"),
+                "wait in a service of your own, or in the background",
+            ));
+        }
+    }
+    for unit in started(command) {
+        start(entry, unit, units, findings);
+    }
+}
+
+/// Seconds that an argument of `sleep` means.
+fn seconds(word: &str) -> f64 {
+    let digits = word.trim_end_matches(['s', 'm', 'h', 'd']);
+    let factor = match word.as_bytes().last() {
+        Some(b'm') => 60.0,
+        Some(b'h') => 3600.0,
+        Some(b'd') => 86_400.0,
+        _ if word == "infinity" => return f64::INFINITY,
+        _ => 1.0,
+    };
+    digits.parse::<f64>().map_or(0.0, |n| n * factor)
+}
+
+/// Units that the command starts and waits for.
+fn started(command: &Simple) -> Vec<&str> {
+    let operands: Vec<&str> = command.operands().collect();
+    match (command.program(), operands.as_slice()) {
+        ("systemctl", [verb, units @ ..]) => {
+            let starts =
+                STARTS.contains(verb) || (matches!(*verb, "enable" | "reenable") && command.has("--now"));
+            if starts && !command.has("--no-block") { units.to_vec() } else { Vec::new() }
+        }
+        ("service", [unit, verb, ..]) if STARTS.contains(verb) => vec![unit],
+        _ => Vec::new(),
+    }
+}
+
+/// J1: a unit ordered after the stage that starts it waits for itself.
+fn start(entry: &Entry<'_>, unit: &str, units: &Units, findings: &mut Vec<Finding>) {
+    let name = full_name(unit);
+    let cure = "add --no-block";
+    if entry.list == "bootcmd" {
+        findings.push(entry.warn(
+            "BootcmdStartsUnit",
+            &format!("starts {name} before the system is up: most units wait for what waits for cloud-init"),
+            "start it in runcmd, with --no-block",
+        ));
+        return;
+    }
+    if comes_after_runcmd(&name) || name.starts_with("cloud-final") {
+        let what = format!("starts {name}, which waits for cloud-init, and waits for it: it hangs for ever");
+        findings.push(entry.error("WaitsForItself", &what, cure));
+    } else if let Some(why) = units.get(&name).and_then(super::units::Unit::never_starts) {
+        let what = format!(
+            "starts {name} and waits for it; {why}, and that waits for cloud-init: both hang for ever"
+        );
+        findings.push(entry.error(
+            "WaitsForItself",
+            &what,
+            "add --no-block, or delete that line of the unit",
+        ));
+    } else if SLOW.contains(&name.trim_end_matches(".service")) {
+        let what = format!("starts {name} and waits until it has joined; what comes behind it waits too");
+        findings.push(entry.warn("HoldsUpBoot", &what, cure));
+    }
+}
+
+/// A loop that ends only when something outside becomes true.
+fn loops(entry: &Entry<'_>, commands: &[Simple], findings: &mut Vec<Finding>) {
+    let reads = |c: &Simple| {
+        matches!(c.program(), "read" | "test" | "[" | "[[") && (c.program() == "read" || counts(c))
+    };
+    let counts_down = commands.iter().any(|c| matches!(c.program(), "break" | "timeout" | "exit" | "return"));
+    let endless = commands.iter().any(|c| c.loops && !c.background && !reads(c) && c.program() != "timeout");
+    if endless && !counts_down && commands.iter().any(|c| matches!(c.program(), "sleep" | "true" | ":")) {
+        findings.push(entry.warn(
+            "HoldsUpBoot",
+            "loops until something comes true, with no end of its own; what comes behind it waits, Rancher's script too",
+            "give it a bound, or do it in a service of your own",
+        ));
+    }
+}
+
+/// A comparison of numbers, as bounded loops have.
+fn counts(command: &Simple) -> bool {
+    ["-lt", "-le", "-gt", "-ge", "-ne", "-eq"].iter().any(|operator| command.has(operator))
+}
+
+/// What works against the rest of the boot.
+fn harms(entry: &Entry<'_>, command: &Simple, findings: &mut Vec<Finding>) {
+    let program = command.program();
     // A4: the first boot's own package work holds the lock.
-    if PACKAGE_MANAGERS.contains(&program) && rest.contains(&"install") {
-        let message = format!(
-            "entry {number} of {list} runs {program}: on a first boot the package lock is often held, and it fails without a trace"
+    if PACKAGE_MANAGERS.contains(&program) && INSTALLS.iter().any(|verb| command.has(verb)) {
+        let what = format!(
+            "runs {program}: on a first boot the package lock is often held, and it fails without a trace"
         );
-        findings.push(
-            Finding::warn("PackageManagerInRuncmd", 0, message, "list the packages under packages:").at(item),
-        );
+        findings.push(entry.warn("PackageManagerInRuncmd", &what, "list the packages under packages:"));
     }
-    // J1: a unit ordered after the stage that starts it waits for itself.
-    let waits = program == "systemctl"
-        && rest.iter().any(|w| matches!(*w, "start" | "restart"))
-        && !rest.contains(&"--no-block");
-    if waits && rest.iter().any(|w| LATE_UNITS.iter().any(|unit| w.starts_with(unit))) {
-        let message =
-            format!("entry {number} of {list} waits for a unit that waits for cloud-init: it hangs for ever");
-        findings.push(Finding::error("WaitsForItself", 0, message, "add --no-block").at(item));
+    let reboots = matches!(program, "reboot" | "shutdown" | "poweroff" | "halt")
+        || (program == "systemctl" && ["reboot", "poweroff", "halt"].iter().any(|verb| command.has(verb)))
+        || (program == "init" && (command.has("6") || command.has("0")));
+    if reboots {
+        findings.push(entry.warn(
+            "RebootInRuncmd",
+            "ends the boot while cloud-init runs: what stands behind it may never run",
+            "power_state: {mode: reboot}, which waits for cloud-init's end",
+        ));
     }
-    if program == "cloud-init" && rest.contains(&"--wait") {
-        let message =
-            format!("entry {number} of {list} waits for cloud-init inside cloud-init: it hangs for ever");
-        findings.push(Finding::error("WaitsForItself", 0, message, "delete the entry").at(item));
+    let forgets = (program == "rm" && command.operands().any(|path| path.starts_with("/var/lib/cloud")))
+        || (program == "cloud-init" && command.has("clean"));
+    if forgets {
+        findings.push(entry.warn(
+            "RunsAtEveryBoot",
+            "makes cloud-init forget that it ran: all of this runs again at the next boot",
+            "delete the entry; do it by hand when it is wanted",
+        ));
     }
 }

@@ -1,22 +1,16 @@
 use super::*;
+use crate::Severity;
+use crate::lint::lint;
 
-fn ours() -> Additions {
-    let words = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
-    Additions {
-        packages: words(&["qemu-guest-agent"]),
-        write_files: vec![File {
-            path: "/etc/outrider/token".to_owned(),
-            permissions: "0600".to_owned(),
-            content: "OR1abc::id:secret\n".to_owned(),
-        }],
-        runcmd: vec![words(&["systemctl", "start", "--no-block", "outrider-agent.service"])],
-    }
-}
+const OURS: &str = "#cloud-config\npackages: [qemu-guest-agent]\nwrite_files:\n  # the agent's own\n  - path: /etc/outrider/token\n    permissions: '0600'\n    content: |\n      OR1abc::id:secret\nruncmd:\n  - [systemctl, start, --no-block, outrider-agent.service]\n";
 
 fn merged(text: &str) -> String {
-    let once = merge(&[text], &ours()).unwrap_or_else(|f| panic!("{f:?}"));
-    assert_eq!(merge(&[&once], &ours()).as_ref(), Ok(&once), "merging its own output changes nothing");
-    assert_eq!(lint(once.as_bytes()).iter().filter(|f| f.severity == Severity::Error).count(), 0, "{once}");
+    let once = merge(&[text, OURS]).unwrap_or_else(|f| panic!("{f:?}"));
+    assert_eq!(merge(&[&once, OURS]).as_ref(), Ok(&once), "merging its own output changes nothing");
+    assert_eq!(merge(&[&once]).as_ref(), Ok(&once), "reading it alone changes nothing");
+    let before: Vec<_> = lint(text.as_bytes()).iter().map(|f| f.code).collect();
+    let errors = |f: &&Finding| f.severity == Severity::Error && !before.contains(&f.code);
+    assert_eq!(lint(once.as_bytes()).iter().find(errors), None, "{once}");
     once
 }
 
@@ -109,6 +103,9 @@ fn ranchers_script_stays_last_in_every_spelling() {
             format!("#cloud-config\nruncmd:\n- {entry}\n"),
             format!("#cloud-config\nruncmd:\n- a\n# Rancher's\n- {entry}   # last\n\n"),
             format!("#cloud-config\nruncmd: [a, {entry}]\n"),
+            format!("#cloud-config\nruncmd:\n  - |\n    a\n    b\n  - {entry}\n"),
+            format!("#cloud-config\nruncmd:\n  - >\n    a\n\n  # c\n  - {entry}\n"),
+            format!("#cloud-config\nruncmd:\n- - a\n  - |\n    b\n- {entry}\nhostname: x\n"),
         ] {
             let run = items(&merged(&text), "runcmd");
             assert!(run.last().unwrap().contains("install.sh"), "{run:?}");
@@ -118,7 +115,7 @@ fn ranchers_script_stays_last_in_every_spelling() {
 
 #[test]
 fn what_is_not_safe_is_refused_with_its_reason() {
-    let code = |text: &str| merge(&[text], &ours()).unwrap_err()[0].code;
+    let code = |text: &str| merge(&[text, OURS]).unwrap_err().findings[0].code;
     assert_eq!(code("## template: jinja\n#cloud-config\npackages: [{{ a }}]\n"), "JinjaTemplate");
     assert_eq!(code("#!/bin/sh\n"), "NotACloudConfig");
     assert_eq!(code("packages: [a]\n"), "HeaderMissing");
@@ -134,12 +131,112 @@ fn what_is_not_safe_is_refused_with_its_reason() {
 fn several_files_become_one() {
     let one = "#cloud-config\npackages: [a]\nhostname: x\nmode: 0644\n";
     let two = "#cloud-config\npackages: [a, b]\nhostname: x\nruncmd:\n- [sh, -c, \"echo 'a: b'\"]\nssh_pwauth: no\nversion: \"1.30\"\n";
-    let out = merge(&[one, two], &ours()).unwrap();
+    let out = merge(&[one, two, OURS]).unwrap();
     assert_eq!(items(&out, "packages"), ["\"a\"", "\"b\"", "\"qemu-guest-agent\""]);
     let root = yaml::parse(&out).unwrap().unwrap();
     assert_eq!(canonical(root.get("ssh_pwauth").unwrap()), "false");
     assert_eq!(canonical(root.get("version").unwrap()), "\"1.30\"");
-    assert_eq!(merge(&[&out, two], &ours()).as_ref(), Ok(&out));
-    let clash = merge(&[one, "#cloud-config\nhostname: y\n"], &ours()).unwrap_err();
-    assert_eq!((clash[0].code, clash[0].line), ("SetTwice", 3));
+    assert_eq!(merge(&[&out, two, OURS]).as_ref(), Ok(&out));
+    let clash = merge(&[one, "#cloud-config\nhostname: y\n"]).unwrap_err();
+    assert_eq!((clash.file, clash.findings[0].code, clash.findings[0].line), (1, "SetTwice", 3));
+    assert!(clash.findings[0].message.contains("hostname is x on line 3 and y"), "{clash:?}");
+}
+
+#[test]
+fn what_is_added_keeps_its_layout() {
+    let ours = "#cloud-config\n# about ntp\nntp:\n    enabled: yes   # always\n    servers: [a,\n      b]\nwrite_files:\n    # a script\n    - path: /x\n      content: |\n          #!/bin/sh\n\n            deeper\n          echo 'a: b'   # not a comment of ours\n      permissions: '0755'\n    - {path: /y, content: \"z\\n\"}\nruncmd:\n    - |\n        one\n\n        two\n    - >-\n        folded\n        line\n    -\n        - far\n        - away\n";
+    let out = merge(&["#cloud-config\nwrite_files:\n- path: /a\nruncmd: [a]\n", ours]).unwrap();
+    assert!(
+        out.contains("# about ntp\nntp:\n    enabled: yes   # always\n    servers: [a,\n      b]\n"),
+        "{out}"
+    );
+    assert!(
+        out.contains("# a script\n- path: /x\n  content: |\n      #!/bin/sh\n\n        deeper\n"),
+        "{out}"
+    );
+    assert!(out.contains("  - |\n      one\n\n      two\n  - >-\n"), "{out}");
+    assert!(out.contains("- [far, away]\n"), "{out}");
+    let meant = |text: &str, key: &str| canonical(yaml::parse(text).unwrap().unwrap().get(key).unwrap());
+    assert_eq!(meant(&out, "ntp"), meant(ours, "ntp"));
+    assert!(
+        meant(&out, "write_files").ends_with(meant(ours, "write_files").trim_start_matches('[')),
+        "{out}"
+    );
+    assert_eq!(merge(&[&out, ours]).as_ref(), Ok(&out));
+}
+
+#[test]
+fn mappings_are_added_key_by_key() {
+    let one = "#cloud-config\nntp:\n  enabled: true   # yes\n  servers: [a]\n\n# next\napt:\n  sources:\n    x: {source: deb x}\nhostname: h\n";
+    let two = "#cloud-config\nntp:\n  servers: [b]\n  pools: [c]\napt:\n  sources:\n    y:\n      source: deb y\n  preserve_sources_list: true\n";
+    let out = merge(&[one, two]).unwrap();
+    let root = yaml::parse(&out).unwrap().unwrap();
+    let ntp = root.get("ntp").unwrap();
+    assert_eq!(canonical(ntp.get("servers").unwrap()), "[\"a\",\"b\"]");
+    assert_eq!(canonical(ntp.get("pools").unwrap()), "[\"c\"]");
+    let sources = root.get("apt").unwrap().get("sources").unwrap();
+    assert_eq!(canonical(sources), "{\"x\":{\"source\":\"deb x\"},\"y\":{\"source\":\"deb y\"}}");
+    assert!(out.contains("  enabled: true   # yes\n") && out.contains("\n\n# next\n"), "{out}");
+    assert_eq!(merge(&[&out, two]).as_ref(), Ok(&out));
+    let clash = merge(&[one, "#cloud-config\nntp: {enabled: false}\n"]).unwrap_err();
+    assert!(clash.findings[0].message.starts_with("ntp.enabled is true on line 3"), "{clash:?}");
+    let braces = merge(&["#cloud-config\nntp: {enabled: true}\n", two]).unwrap_err();
+    assert_eq!(braces.findings[0].code, "FlowDocument");
+}
+
+#[test]
+fn one_file_is_not_written_twice() {
+    let other = OURS.replace("id:secret", "id:other");
+    let clash = merge(&[&merged("#cloud-config\n"), &other]).unwrap_err();
+    let finding = &clash.findings[0];
+    assert_eq!(finding.code, "SetTwice");
+    assert!(
+        finding.message.contains("/etc/outrider/token on line") && !finding.message.contains("secret"),
+        "{clash:?}"
+    );
+    // A command that is run twice on purpose stays twice.
+    let twice = "#cloud-config\nruncmd: [a, b, a]\n";
+    let out = merge(&["#cloud-config\nruncmd: [c]\n", twice]).unwrap();
+    assert_eq!(items(&out, "runcmd"), ["\"c\"", "\"a\"", "\"b\"", "\"a\""]);
+    assert_eq!(merge(&[&out, twice]).as_ref(), Ok(&out));
+}
+
+#[test]
+fn aliases_of_an_added_file_are_written_out() {
+    let two = "#cloud-config\nx-m: &m {permissions: '0600'}\nwrite_files:\n- {path: /b, <<: *m}\nruncmd:\n- &c [echo, 0644]\n- *c\n";
+    let out = merge(&["#cloud-config\nwrite_files:\n- path: /a\n", two]).unwrap();
+    assert_eq!(items(&out, "write_files")[1], "{\"path\":\"/b\",\"permissions\":\"0600\"}");
+    assert_eq!(items(&out, "runcmd"), ["[\"echo\",420]", "[\"echo\",420]"]);
+    assert!(out.contains("0644") && !out.contains('*'), "{out}");
+    // Those of the file that is added to stay as they are.
+    let kept = merge(&[two, "#cloud-config\nruncmd: [z]\n"]).unwrap();
+    assert!(kept.contains("- *c\n- z\n"), "{kept}");
+}
+
+#[test]
+fn a_multipart_becomes_one_document() {
+    let part = |kind: &str, body: &str| format!("--b\nContent-Type: {kind}\n\n{body}\n");
+    let document = |parts: &[String]| {
+        format!(
+            "Content-Type: multipart/mixed; boundary=\"b\"\nMIME-Version: 1.0\n\n{}--b--\n",
+            parts.concat()
+        )
+    };
+    let text = document(&[
+        part("text/cloud-config", "#cloud-config\npackages: [a]   # one\nruncmd: [x]\n"),
+        part("text/x-shellscript", "#!/bin/sh\n\necho 'hi: there'\n"),
+        part("text/cloud-config", "packages: [b]\n"),
+    ]);
+    let out = merged(&text);
+    assert_eq!(items(&out, "packages"), ["\"a\"", "\"b\"", "\"qemu-guest-agent\""]);
+    let script = &items(&out, "write_files")[0];
+    assert!(
+        script.contains("/var/lib/cloud/scripts/per-instance/part-002") && script.contains("hi: there"),
+        "{out}"
+    );
+    let template = document(&[part("text/jinja2", "## template: jinja\n#cloud-config\na: {{ b }}\n")]);
+    let refused = merge(&[&template, OURS]).unwrap_err();
+    assert_eq!((refused.findings[0].code, refused.findings[0].line), ("JinjaTemplate", 7));
+    let bad = document(&[part("text/cloud-config", "#cloud-config\nruncmd:\n- a: b\n")]);
+    assert_eq!(merge(&[&bad]).unwrap_err().findings[0].line, 9);
 }

@@ -15,4 +15,5 @@ pub(crate) mod login;
 pub(crate) mod revoke;
 pub(crate) mod sync;
 pub(crate) mod token;
+pub(crate) mod userdata;
 pub(crate) mod watch;

@@ -11,6 +11,7 @@ pub(crate) mod paths;
 pub(crate) mod report;
 pub(crate) mod sync;
 pub(crate) mod tokens;
+pub(crate) mod userdata;
 
 #[cfg(test)]
 mod tests;

@@ -6,3 +6,4 @@ mod local;
 mod support;
 mod sync;
 mod up;
+mod userdata;

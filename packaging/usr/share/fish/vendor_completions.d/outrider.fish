@@ -41,6 +41,7 @@ complete -c outrider -n "__fish_outrider_needs_command" -f -a "describe" -d 'Sho
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "explain" -d 'Say what a reason of a condition means, and where its runbook is'
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "watch" -d 'Follow the fleet: one line for every transition'
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "sync" -d 'Say of a hosted cluster (EKS, AKS, GKE) who owns each field, and what becomes of a change'
+complete -c outrider -n "__fish_outrider_needs_command" -f -a "userdata" -d 'Judge cloud-init userdata, add to it, and write it'
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "login" -d 'Remember a coordinator and its operator token'
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "context" -d 'Show and choose the coordinators logged in to'
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "completions" -d 'Print the completion script of a shell'
@@ -222,6 +223,91 @@ complete -c outrider -n "__fish_outrider_using_subcommand sync; and __fish_seen_
 complete -c outrider -n "__fish_outrider_using_subcommand sync; and __fish_seen_subcommand_from simulate" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
 complete -c outrider -n "__fish_outrider_using_subcommand sync; and __fish_seen_subcommand_from simulate" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c outrider -n "__fish_outrider_using_subcommand sync; and __fish_seen_subcommand_from simulate" -s V -l version -d 'Print version'
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and not __fish_seen_subcommand_from lint merge render" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and not __fish_seen_subcommand_from lint merge render" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and not __fish_seen_subcommand_from lint merge render" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and not __fish_seen_subcommand_from lint merge render" -s V -l version -d 'Print version'
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and not __fish_seen_subcommand_from lint merge render" -f -a "lint" -d 'Find what cloud-init would ignore, drop or misread, with its place and the cure'
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and not __fish_seen_subcommand_from lint merge render" -f -a "merge" -d 'Add ours to theirs: one cloud-config, with everything that was there as it was written'
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and not __fish_seen_subcommand_from lint merge render" -f -a "render" -d 'Write userdata that makes a machine a node: guest agent, agent, its configuration and token'
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from lint" -l platform -d 'Who takes it: its limits and habits are held against the document' -r -f -a "harvester\t''
+rancher-machine\t''
+kubevirt\t''
+aws\t''
+azure\t''
+gce\t''
+openstack\t''
+digitalocean\t''
+hetzner\t''
+vmware\t''
+nocloud\t''"
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from lint" -l field -d 'Where it lies in a VM\'s spec; base64 is decoded, and what counts is what it decodes to' -r -f -a "plain\t'userData: plain text'
+base64\t'userDataBase64: encoded once'
+secret\t'A Secret that the spec refers to'"
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from lint" -l cloud-init -d 'The image\'s release of cloud-init, such as 22.4.2: what does not concern it is left out' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from lint" -s o -l output -d 'How the findings are printed' -r -f -a "table\t''
+wide\t''
+json\t''
+yaml\t''
+name\t''"
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from lint" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from lint" -l verify -d 'Ask `cloud-init schema` as well, where it is installed, and tell where the two differ'
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from lint" -l strict -d 'End with 1 for a warning too'
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from lint" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from lint" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from lint" -s V -l version -d 'Print version'
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -l profile -d 'Add what `render` makes for this profile' -r -f -a "harvester-vm\t''
+rancher-ha-server\t''
+rancher-ha-agent\t''
+k3s-server\t''
+eksa-node\t''
+eksa-admin\t''"
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -l coordinator -d 'Coordinator, https://host[:port]; may be repeated, the first one is tried first' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -l token -d 'Enrolment token, as `outrider token create` printed it; every process sees a command line, --token-file does not show it' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -l token-file -d 'File with the enrolment token' -r -F
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -l cluster -d 'Cluster that the node says it is of; a token that names one decides' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -l load-balancer -d 'Load balancer in front of Rancher that the node watches (profiles rancher-ha-server, rancher-ha-agent, k3s-server)' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -l agent -d 'Where the agent comes from: image (installed there), package or package:NAME (of a repository the image knows), the path of a .tar.gz, .deb or .rpm in the image, or the https URL of one, in which {arch} is what `uname -m` says. At the coordinator\'s own host and port the CA is the one that the token pins [default: image]' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -l sha256 -d 'SHA-256 of what is downloaded; of several architectures each as x86_64=HEX' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -l guest-agent -d 'Where the QEMU guest agent comes from: package, image, the path of a .deb or .rpm in the image, or none [default: package; none for eksa-node and eksa-admin]' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -l out -d 'Write to this file (mode 0600) instead of standard output' -r -F
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -s V -l version -d 'Print version'
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from render" -l profile -d 'What the machine is; only --format network does without' -r -f -a "harvester-vm\t''
+rancher-ha-server\t''
+rancher-ha-agent\t''
+k3s-server\t''
+eksa-node\t''
+eksa-admin\t''"
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from render" -l coordinator -d 'Coordinator, https://host[:port]; may be repeated, the first one is tried first' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from render" -l token -d 'Enrolment token, as `outrider token create` printed it; every process sees a command line, --token-file does not show it' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from render" -l token-file -d 'File with the enrolment token' -r -F
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from render" -l cluster -d 'Cluster that the node says it is of; a token that names one decides' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from render" -l load-balancer -d 'Load balancer in front of Rancher that the node watches (profiles rancher-ha-server, rancher-ha-agent, k3s-server)' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from render" -l agent -d 'Where the agent comes from: image (installed there), package or package:NAME (of a repository the image knows), the path of a .tar.gz, .deb or .rpm in the image, or the https URL of one, in which {arch} is what `uname -m` says. At the coordinator\'s own host and port the CA is the one that the token pins [default: image]' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from render" -l sha256 -d 'SHA-256 of what is downloaded; of several architectures each as x86_64=HEX' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from render" -l guest-agent -d 'Where the QEMU guest agent comes from: package, image, the path of a .deb or .rpm in the image, or none [default: package; none for eksa-node and eksa-admin]' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from render" -l format -d 'Form of the output' -r -f -a "userdata\t'The document itself'
+base64\t'For a field that is decoded once, such as userDataBase64'
+secret\t'A Kubernetes Secret with the keys userdata and networkdata'
+rancher-machine-pool\t'userData and networkData of a Rancher machine pool on Harvester (HarvesterConfig)'
+terraform\t'Terraform: a local and a harvester_cloudinit_secret'
+network\t'Network data alone, for what --mac or --interface names'"
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from render" -l name -d 'Name of the object that secret, rancher-machine-pool and terraform make' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from render" -l namespace -d 'Its namespace [default: default; fleet-default for rancher-machine-pool]' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from render" -l mac -d 'MAC address of the interface that network data sets up; the same outside and inside the guest' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from render" -l interface -d 'Its name in the guest instead, which differs between images (eth0, enp1s0)' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from render" -l address -d 'Address with its prefix, such as 192.0.2.10/24; may be repeated [default: DHCP]' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from render" -l gateway -d 'Gateway; one a family' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from render" -l nameserver -d 'Name server; may be repeated' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from render" -l search -d 'Search domain; may be repeated' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from render" -l out -d 'Write to this file (mode 0600) instead of standard output' -r -F
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from render" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from render" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from render" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from render" -s V -l version -d 'Print version'
 complete -c outrider -n "__fish_outrider_using_subcommand login" -l token -d 'Operator token; without it $OUTRIDER_TOKEN or one line of standard input is used, which no process list shows' -r
 complete -c outrider -n "__fish_outrider_using_subcommand login" -l ca-checksum -d 'SHA-256 of the coordinator\'s root certificate (DER), in hex, to hold against the one that the token pins' -r
 complete -c outrider -n "__fish_outrider_using_subcommand login" -l name -d 'Name to remember it by [default: its host]' -r

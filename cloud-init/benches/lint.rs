@@ -1,0 +1,103 @@
+//! What lint and merge cost on 64 KiB, which is more than most platforms take.
+//!
+//! `cargo bench -p outrider-cloud-init`
+//!
+//! Processor time is measured, not the time of the wall: other work on the machine does not count.
+
+use std::hint::black_box;
+
+use criterion::measurement::{Measurement, ValueFormatter, WallTime};
+use criterion::{Criterion, criterion_group, criterion_main};
+use outrider_cloud_init::lint::{Context, lint_for};
+use outrider_cloud_init::merge::merge;
+use outrider_cloud_init::{Field, Platform};
+
+static WALL: WallTime = WallTime;
+
+/// Nanoseconds that this thread has run, by the kernel's count.
+struct ProcessorTime;
+
+fn ran_for() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or_default()
+}
+
+impl Measurement for ProcessorTime {
+    type Intermediate = u64;
+    type Value = u64;
+
+    fn start(&self) -> u64 {
+        ran_for()
+    }
+
+    fn end(&self, start: u64) -> u64 {
+        ran_for().saturating_sub(start)
+    }
+
+    fn add(&self, a: &u64, b: &u64) -> u64 {
+        a + b
+    }
+
+    fn zero(&self) -> u64 {
+        0
+    }
+
+    fn to_f64(&self, value: &u64) -> f64 {
+        *value as f64
+    }
+
+    fn formatter(&self) -> &dyn ValueFormatter {
+        WALL.formatter()
+    }
+}
+
+const KIBI_64: usize = 64 << 10;
+
+/// Commands, files, users and packages, with a finding here and there.
+fn mixed() -> String {
+    let mut out = "#cloud-config\nhostname: web-1\nusers:\n  - default\n".to_owned();
+    for n in 0..40 {
+        out.push_str(&format!("  - name: user{n}\n    groups: [sudo, adm]\n    shell: /bin/bash\n"));
+    }
+    out.push_str("packages:\n");
+    for n in 0..100 {
+        out.push_str(&format!("  - package-{n}   # wanted\n"));
+    }
+    out.push_str("write_files:\n");
+    for n in 0..120 {
+        out.push_str(&format!(
+            "  - path: /etc/service.d/{n}.conf\n    permissions: '0644'\n    content: |\n      [Unit]\n      After=network.target\n      Description=number {n}\n"
+        ));
+    }
+    out.push_str("runcmd:\n");
+    let mut n = 0;
+    while out.len() < KIBI_64 {
+        out.push_str(&format!(
+            "  - systemctl enable --now --no-block service-{n}.service && echo 'done: {n}'\n"
+        ));
+        out.push_str("  - [sh, -c, \"if [ -e /x ]; then echo y; fi\"]\n");
+        n += 1;
+    }
+    out
+}
+
+/// The most nodes that fit: every byte or two one.
+fn dense() -> String {
+    format!("#cloud-config\nx-list: [{}]\n", "a,".repeat(KIBI_64 / 2))
+}
+
+fn costs(c: &mut Criterion<ProcessorTime>) {
+    let context = Context { platform: Some(Platform::Harvester), field: Some(Field::Secret), version: None };
+    let (mixed, dense) = (mixed(), dense());
+    c.bench_function("lint/mixed", |b| b.iter(|| lint_for(black_box(mixed.as_bytes()), &context)));
+    c.bench_function("lint/dense", |b| b.iter(|| lint_for(black_box(dense.as_bytes()), &context)));
+    let ours = "#cloud-config\npackages: [qemu-guest-agent]\nruncmd:\n  - [a, b]\n";
+    c.bench_function("merge/mixed", |b| b.iter(|| merge(&[black_box(&mixed), ours])));
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default().with_measurement(ProcessorTime).sample_size(30);
+    targets = costs
+}
+criterion_main!(benches);
