@@ -11,16 +11,16 @@ fault() {                                                           # name, expe
 }
 body='packages: [a]'
 fault "no header" 1 HeaderMissing <<<"$body"
-printf '\xef\xbb\xbf#cloud-config\n%s\n' "$body" | fault "a byte-order mark" 1 ByteOrderMark
-printf '\n\n#cloud-config\n%s\n' "$body" | fault "two blank lines before the header" 0 TextBeforeHeader
+fault "a byte-order mark" 1 ByteOrderMark < <(printf '\xef\xbb\xbf#cloud-config\n%s\n' "$body")
+fault "two blank lines before the header" 0 TextBeforeHeader < <(printf '\n\n#cloud-config\n%s\n' "$body")
 fault "a blank in the header" 1 HeaderMisspelt <<<$'# cloud-config\n'"$body"
 fault "a header in capitals" 0 HeaderCase <<<$'#Cloud-Config\n'"$body"
-printf '#!/bin/bash\r\necho a\r\n' | fault "a script with CRLF" 0 CarriageReturns
-printf '#cloud-config\r\n%s\r\n' "$body" | fault "CRLF in a cloud-config" 0 ""
+fault "a script with CRLF" 0 CarriageReturns < <(printf '#!/bin/bash\r\necho a\r\n')
+fault "CRLF in a cloud-config" 0 "" < <(printf '#cloud-config\r\n%s\r\n' "$body")
 fault "base64 in a plain field" 1 Base64InPlainField <<<I2Nsb3VkLWNvbmZpZwpwYWNrYWdlczogW2FdCg==
 fault "everything under user-data" 1 UnknownTopLevelKey <<<$'#cloud-config\nuser-data:\n  packages: [a]'
-printf '#cloud-config\n' | iconv -t UTF-16 | fault "UTF-16" 1 NotUtf8
-: | fault "an empty file" 1 Empty
+fault "UTF-16" 1 NotUtf8 < <(printf '#cloud-config\n' | iconv -t UTF-16)
+fault "an empty file" 1 Empty </dev/null
 fault "a colon and an empty entry in runcmd" 1 "EntryIsMapping EmptyEntry" <<'Y'
 #cloud-config
 runcmd:
