@@ -73,7 +73,7 @@ fn mixed() -> String {
     let mut n = 0;
     while out.len() < KIBI_64 {
         out.push_str(&format!(
-            "  - systemctl enable --now --no-block service-{n}.service && echo 'done: {n}'\n"
+            "  - systemctl enable --now --no-block service-{n}.service && echo 'done {n}'\n"
         ));
         out.push_str("  - [sh, -c, \"if [ -e /x ]; then echo y; fi\"]\n");
         n += 1;

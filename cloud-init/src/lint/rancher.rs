@@ -53,6 +53,15 @@ fn words_of(item: &Node) -> Vec<shell::Simple> {
     }
 }
 
+/// Whether an entry has the agent's name in it at all: only those are taken apart.
+fn names_agent(item: &Node) -> bool {
+    match &item.value {
+        Value::Scalar { text, .. } => AGENT_UNITS.iter().any(|unit| text.contains(unit)),
+        Value::Sequence { items, .. } => items.iter().any(names_agent),
+        _ => false,
+    }
+}
+
 /// A1, A2: without it the host sees no address, and Rancher makes the machine anew every ten minutes.
 fn guest_agent(root: &Node, findings: &mut Vec<Finding>) {
     let named = |node: &Node| {
@@ -65,6 +74,7 @@ fn guest_agent(root: &Node, findings: &mut Vec<Finding>) {
         .iter()
         .filter_map(|key| root.get(key)?.items())
         .flatten()
+        .filter(|item| names_agent(item))
         .flat_map(words_of)
         .collect();
     let mentions = |command: &shell::Simple| {

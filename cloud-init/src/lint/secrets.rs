@@ -21,14 +21,27 @@ pub(crate) fn kind_of(text: &str) -> Option<&'static str> {
         ("RKE2_TOKEN=", "an RKE2 cluster token"),
         ("client_secret", "a client secret"),
     ];
+    // Nothing that is looked for is shorter, and most texts are.
+    if text.len() < SHORTEST_MARK {
+        return None;
+    }
     if let Some((_, kind)) = MARKS.iter().find(|(mark, _)| text.contains(mark)) {
         return Some(kind);
+    }
+    if text.len() < SHORTEST_TOKEN {
+        return None;
     }
     text.split(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '=' | ',' | ';' | '(' | ')'))
         .find_map(token)
 }
 
+const SHORTEST_MARK: usize = "K3S_TOKEN=".len();
+const SHORTEST_TOKEN: usize = 20;
+
 fn token(word: &str) -> Option<&'static str> {
+    if word.len() < SHORTEST_TOKEN {
+        return None;
+    }
     let hex = |text: &str, n: usize| text.len() >= n && text.bytes().take(n).all(|b| b.is_ascii_hexdigit());
     let rest = |prefix: &str| word.strip_prefix(prefix);
     if rest("K10").is_some_and(|rest| hex(rest, 64) && rest[64..].starts_with("::")) {
@@ -57,7 +70,7 @@ fn token(word: &str) -> Option<&'static str> {
 
 /// Our own token, which is meant to lie in userdata.
 fn is_enrolment_token(text: &str) -> bool {
-    text.split_whitespace().any(|word| word.starts_with("OR1") && word.contains("::"))
+    text.contains("OR1") && text.split_whitespace().any(|word| word.starts_with("OR1") && word.contains("::"))
 }
 
 const WHERE: &str =
