@@ -280,6 +280,10 @@ fn duplicates(node: &Node, findings: &mut Vec<Finding>) {
         Value::Mapping { pairs, .. } => {
             let mut seen = std::collections::BTreeMap::new();
             for (key, value) in pairs {
+                if matches!(key.value, Value::Sequence { .. } | Value::Mapping { .. }) {
+                    let message = "a list or a mapping as a key; cloud-init's YAML reader stops there, so nothing in the file is applied";
+                    findings.push(Finding::error("KeyNotText", key.line, message, "name: value").at(key));
+                }
                 if let Some(name) = key.text().filter(|name| *name != "<<")
                     && let Some(first) = seen.insert(name.to_owned(), key.line)
                 {

@@ -17,13 +17,14 @@ use item::{Item, Source, canonical, shown};
 use splice::Splice;
 
 /// Findings with which nothing is merged: the document would not be read, or a list that is added to is dropped whole.
-const REFUSED: [&str; 12] = [
+const REFUSED: [&str; 13] = [
     "AliasesRefused",
     "ControlCharacter",
     "DuplicateKey",
     "EmptyEntry",
     "EntryIsMapping",
     "EntryNotText",
+    "KeyNotText",
     "NotAList",
     "NotAMapping",
     "NotUtf8",

@@ -240,7 +240,6 @@ fn what_pyyaml_refuses_is_found() {
         "e: [f,\tg]",
         "h: i\tj",
         "  \tk",
-        "m: !!str 1",
         "n: \"o\tp\" # \t",
         "q: 'r'\t",
     ];
