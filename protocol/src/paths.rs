@@ -17,6 +17,10 @@ pub struct BalancerPaths {
     pub port: u16,
     /// When the last try was made.
     pub at: Timestamp,
+    /// Seconds between the last two passes; absent while there was but one. A report is sent by change, so the age of `at`
+    /// does not tell how often the node looks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub every_seconds: Option<u32>,
     /// Why the newest look came to nothing (no address, a sensor that failed); empty when it came to something.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub untried: String,

@@ -24,4 +24,4 @@ if [ "${1:-}" = cost ]; then cargo run -q --release -p outrider-tests --bin way-
 command -v keepalived >/dev/null || echo "without keepalived: no address moves (tests/run installs it as root on Debian)"
 # Most of it is waiting (for time-outs, for passes, for what must settle), and each test has a network of its own.
 # Not exec: the shell is process 1 here and takes in what is orphaned.
-cargo test --workspace --test way_in -- --ignored --nocapture --test-threads 5 ${WAY_IN_TEST:+"$WAY_IN_TEST"}
+cargo test --workspace --test way_in -- --ignored --nocapture --test-threads 20 ${WAY_IN_TEST:+"$WAY_IN_TEST"}

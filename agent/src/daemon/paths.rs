@@ -38,6 +38,8 @@ impl PathMemory {
             kept.retain(|old| {
                 (&old.host, old.port) == (&pass.host, pass.port) && pass.at.since(old.at) <= KEPT
             });
+            // While a probe rests, to keep to its budget, its last pass is what there is: once, not once a turn.
+            kept.retain(|old| old.at != pass.at);
             kept.push_back(pass);
             while kept.len() > PASSES {
                 kept.pop_front();
@@ -53,6 +55,8 @@ impl PathMemory {
 
 fn total(passes: &VecDeque<BalancerPaths>) -> Option<BalancerPaths> {
     let mut sum = passes.back()?.clone();
+    let before = passes.iter().rev().nth(1);
+    sum.every_seconds = before.map(|before| seconds(sum.at.since(before.at)));
     for earlier in passes.iter().rev().skip(1) {
         for tries in &earlier.paths {
             let known = sum.paths.iter().position(|p| p.target == tries.target && p.peer == tries.peer);
@@ -73,6 +77,11 @@ fn total(passes: &VecDeque<BalancerPaths>) -> Option<BalancerPaths> {
     }
     sum.paths.sort_by(|a, b| (&a.target, &a.peer).cmp(&(&b.target, &b.peer)));
     Some(sum)
+}
+
+/// Whole seconds, no fewer than there are.
+fn seconds(time: Duration) -> u32 {
+    u32::try_from(time.as_millis().div_ceil(1000)).unwrap_or(u32::MAX)
 }
 
 /// One pass without a memory.
@@ -120,8 +129,22 @@ mod tests {
         let totals = memory.totals();
         let path = &totals[0].paths[0];
         assert_eq!((path.tries, path.failed, path.timed_out), (10, 2, 2));
+        assert_eq!(totals[0].every_seconds, Some(60));
         memory.take(&pass(100_000, &[("10.0.0.1:443", true)]));
         assert_eq!(memory.totals()[0].paths[0].tries, 1, "what is old tells nothing of now");
+        assert_eq!(memory.totals()[0].every_seconds, None);
+    }
+
+    #[test]
+    fn a_pass_that_stands_while_the_probe_rests_counts_once() {
+        let mut memory = PathMemory::default();
+        memory.take(&pass(0, &[("10.0.0.1:443", true)]));
+        for _ in 0..5 {
+            memory.take(&pass(120, &[("10.0.0.1:443", false)]));
+        }
+        let totals = memory.totals();
+        let path = &totals[0].paths[0];
+        assert_eq!((path.tries, path.failed, totals[0].every_seconds), (2, 1, Some(120)));
     }
 
     #[test]

@@ -8,6 +8,7 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use outrider_protocol::{
     BalancerPaths, Check, ConditionType, Fact, LoadBalancerFacts, NotApplicable, PathCell, PathColumn,
@@ -24,11 +25,11 @@ mod whose;
 
 const TYPE: ConditionType = ConditionType::LoadBalancerReachable;
 /// Reports of one moment arrive one after another.
-const RAISE: std::time::Duration = std::time::Duration::from_secs(10);
-const CLEAR: std::time::Duration = std::time::Duration::from_secs(30);
-/// An address that moved is seen by one node after another: until each has looked again, for which twice the age of the
-/// oldest look is given, and no less than this.
-const MOVED: std::time::Duration = std::time::Duration::from_secs(90);
+const RAISE: Duration = Duration::from_secs(10);
+const CLEAR: Duration = Duration::from_secs(30);
+/// An address that moved is seen by one node after another: until each has looked again, for which twice the time between
+/// the looks of the one that looks least often is given, and no less than this.
+const MOVED: Duration = Duration::from_secs(90);
 const NAMED: usize = 7;
 /// Most paths of one balancer that a report carries.
 const MAX_PATHS: usize = 32;
@@ -89,7 +90,15 @@ pub fn paths_of(facts: &LoadBalancerFacts) -> BalancerPaths {
         _ if paths.is_empty() => UnknownCause::NotYetRead.to_string(),
         _ => String::new(),
     };
-    BalancerPaths { name: facts.name.clone(), host: facts.host.clone(), port: facts.port, at, untried, paths }
+    BalancerPaths {
+        name: facts.name.clone(),
+        host: facts.host.clone(),
+        port: facts.port,
+        at,
+        every_seconds: None,
+        untried,
+        paths,
+    }
 }
 
 /// What a try of a new connection came to; none for one that told nothing of the path.
@@ -173,6 +182,8 @@ impl std::fmt::Display for Tally {
 struct Row<'a> {
     node: &'a str,
     at: Timestamp,
+    /// Between two looks; where the node does not tell, the age of its last.
+    every: Option<Duration>,
     /// One of the backends has its address.
     is_target: bool,
     /// The network it stands in; empty when unknown.
@@ -265,6 +276,7 @@ impl<'a> Balancer<'a> {
         let mut row = Row {
             node: m.name,
             at: paths.at,
+            every: paths.every_seconds.map(|seconds| Duration::from_secs(seconds.into())),
             is_target: false,
             network: network_of(m.addresses).unwrap_or_default(),
             through: BTreeMap::new(),
@@ -434,13 +446,14 @@ fn judge(b: &Balancer<'_>, now: Timestamp) -> Finding {
         };
         return finding(Status::Unknown, Severity::Info, R::PathsUntried, message);
     }
-    if let Some((split, oldest)) = split(b) {
+    if let Some(split) = split(b) {
         let message = format!(
             "Nodes of one network are answered by different machines {split}. {} of {} tries came through.{quiet}",
             all.good,
             all.tries()
         );
-        let until_all_looked = MOVED.max(now.since(oldest) * 2);
+        let every = b.rows.iter().map(|row| row.every.unwrap_or_else(|| now.since(row.at))).max();
+        let until_all_looked = MOVED.max(every.unwrap_or_default() * 2);
         let finding = finding(Status::True, Severity::Warn, R::BalancerContested, message);
         return finding.waits(until_all_looked, CLEAR).advice(
             "Two balancers hold one address: see whether they hear each other's VRRP (protocol 112, or keepalived's \
@@ -460,8 +473,8 @@ fn judge(b: &Balancer<'_>, now: Timestamp) -> Finding {
 }
 
 /// An address of the balancer for which different machines answer nodes of one network: where, and who is answered by
-/// which; with the time of the oldest look.
-fn split(b: &Balancer<'_>) -> Option<(String, Timestamp)> {
+/// which.
+fn split(b: &Balancer<'_>) -> Option<String> {
     let mut behind: BTreeMap<(&str, &str), BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
     for row in b.rows.iter().filter(|row| !row.network.is_empty()) {
         for tries in row.paths.iter().filter(|t| t.target == ProbeTarget::Balancer && !t.mac.is_empty()) {
@@ -471,6 +484,5 @@ fn split(b: &Balancer<'_>) -> Option<(String, Timestamp)> {
     }
     let ((address, _), machines) = behind.into_iter().find(|(_, machines)| machines.len() > 1)?;
     let each = machines.iter().map(|(mac, nodes)| format!("{mac} ({})", names(nodes, NAMED)));
-    let oldest = b.rows.iter().map(|row| row.at).min()?;
-    Some((format!("at {address}: {}", names(each, NAMED)), oldest))
+    Some(format!("at {address}: {}", names(each, NAMED)))
 }

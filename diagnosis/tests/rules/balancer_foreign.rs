@@ -106,3 +106,79 @@ fn plain_http_that_leads_to_another_host() {
     );
     assert_eq!(redirect("https://RANCHER.x:443/").reason, ReasonCode::ForwardingWorks);
 }
+
+/// The paths that Rancher's own redirect leaves out (rancher/dynamiclistener, `HTTPRedirect`): who redirects them has a rule of
+/// its own, and a try straight at a backend tells whose.
+#[test]
+fn a_redirect_of_ping_is_a_rule_of_what_stands_in_front_and_it_is_named() {
+    const TO: &str = "https://rancher.x/ping";
+    let straight = |status, location: &str, body: &str| {
+        probe(K::Ping, Backend, "10.0.0.1:80", Some(http(status, location, body)))
+    };
+    let rancher = || {
+        vec![
+            through(K::Root, 302, "/dashboard/", ""),
+            through(K::Ping, 302, TO, ""),
+            through(K::Healthz, 200, "", "ok"),
+            through(K::CaCerts, 200, "", "-----BEGIN CERTIFICATE-----"),
+        ]
+    };
+    let left_out = "leaves out /ping, /health… and /.well-known/";
+    for (behind, whose, how, setting) in [
+        (vec![], "a redirect rule of the balancer or the ingress singles /ping out", TO, "ssl-redirect"),
+        (
+            vec![straight(200, "", "pong")],
+            "a redirect rule of the balancer singles /ping out",
+            "answered with pong (1 of 1)",
+            "redirect scheme https",
+        ),
+        (
+            vec![straight(308, TO, "")],
+            "a redirect rule of the ingress singles /ping out",
+            "redirected as well (1 of 1)",
+            "ssl-redirect",
+        ),
+        (
+            vec![straight(308, TO, ""), straight(200, "", "pong")],
+            "of the balancer or the ingress",
+            "1 of 2 answer pong and 1 redirect",
+            "ssl-redirect",
+        ),
+    ] {
+        let f = forwarding([rancher(), behind].concat());
+        let words = ["leads to Rancher", whose, how, left_out, "in place of \"pong\"", setting];
+        expect(&f, Status::False, Severity::Error, ReasonCode::NotRancher, &words);
+    }
+
+    // `/` as well, straight at a backend as well: it is not the header alone.
+    let to = "https://rancher.x/";
+    let looping = |kind, target, peer| probe(kind, target, peer, Some(http(302, to, "")));
+    let loops = || vec![looping(K::Root, Balancer, LB), through(K::Ping, 302, TO, "")];
+    let at_backend = [
+        looping(K::ForwardedRoot, Backend, "10.0.0.1:80"),
+        looping(K::PlainRoot, Backend, "10.0.0.1:80"),
+        straight(302, TO, ""),
+    ];
+    let f = forwarding([loops(), at_backend.to_vec()].concat());
+    let words =
+        ["does not trust", "redirect rule of its own", left_out, "use-forwarded-headers", "ssl-redirect"];
+    expect(&f, Status::False, Severity::Error, ReasonCode::ForwardedHeaderIgnored, &words);
+    // Rancher's own: /ping is answered.
+    let own = [&at_backend[..2], &[straight(200, "", "pong")]].concat();
+    let f =
+        forwarding([vec![looping(K::Root, Balancer, LB), through(K::Ping, 200, "", "pong")], own].concat());
+    expect(&f, Status::False, Severity::Error, ReasonCode::ForwardedHeaderIgnored, &["does not trust"]);
+    assert!(!f.message.contains("rule of its own") && !f.advice.contains("ssl-redirect"), "{f:#?}");
+    // Nobody tried a backend.
+    let f = forwarding(loops());
+    let words = ["and so is /ping", left_out, "a rule of the balancer or the ingress redirects"];
+    expect(&f, Status::False, Severity::Error, ReasonCode::RedirectLoop, &words);
+    // A health check of /ping finds no backend alive (E14).
+    let failing = || vec![through(K::Root, 503, "", ""), through(K::Ping, 503, "", "")];
+    let f = forwarding([failing(), vec![straight(308, TO, "")]].concat());
+    let words =
+        ["/ping is redirected (1 of 1), by a rule of the ingress", left_out, "health check", "ssl-redirect"];
+    expect(&f, Status::False, Severity::Error, ReasonCode::BackendError, &words);
+    let f = forwarding([failing(), vec![straight(308, TO, ""), straight(200, "", "pong")]].concat());
+    assert!(f.reason == ReasonCode::BackendError && !f.message.contains("health check"), "{f:#?}");
+}

@@ -19,6 +19,8 @@ struct Node {
     ready: Status,
     address: String,
     untried: &'static str,
+    /// Seconds between its looks, made long ago or not.
+    every: Option<u32>,
     paths: Vec<PathTries>,
 }
 
@@ -39,7 +41,7 @@ fn tries(target: ProbeTarget, peer: &str, failed: u32, tries: u32) -> PathTries 
 /// A node at `address` with `failed` of `made` tries through the balancer.
 fn node(address: &str, failed: u32, made: u32) -> Node {
     let paths = vec![tries(ProbeTarget::Balancer, VIP, failed, made)];
-    Node { ready: T::True, address: address.into(), untried: "", paths }
+    Node { ready: T::True, address: address.into(), untried: "", every: None, paths }
 }
 
 impl Node {
@@ -63,6 +65,7 @@ fn told(nodes: &[Node]) -> Vec<Told> {
             host: "rancher.example".into(),
             port: 443,
             at: now(),
+            every_seconds: n.every,
             untried: n.untried.into(),
             paths: n.paths.clone(),
         };
@@ -375,6 +378,27 @@ fn nodes_beside_each_other_are_answered_by_one_machine() {
     expect(&found, T::True, S::Warn, R::BalancerContested, &words);
     // A move is seen by one node after another.
     assert!(found.raise_after >= std::time::Duration::from_secs(90));
+    let waits = |every: [Option<u32>; 3]| {
+        let mut nodes = servers([0, 0, 0], &ALL_WELL);
+        for (i, (node, every)) in nodes.iter_mut().zip(every).enumerate() {
+            node.paths[0].mac = format!("m{}", i / 2);
+            node.every = every;
+        }
+        // What was told five minutes ago and has not changed since is not told again.
+        let told: Vec<Told> = told(&nodes)
+            .into_iter()
+            .map(|(name, addresses, paths)| {
+                let old = |paths: BalancerPaths| BalancerPaths { at: world::ago(300), ..paths };
+                (name, addresses, paths.into_iter().map(old).collect())
+            })
+            .collect();
+        let found = fleet::judge_cluster("c", &members(&nodes, &told), now()).findings;
+        let found = found.into_iter().find(|f| f.reason == R::BalancerContested).unwrap();
+        found.raise_after.as_secs()
+    };
+    assert_eq!(waits([Some(1), Some(60), Some(30)]), 120);
+    assert_eq!(waits([Some(1); 3]), 90, "however long ago it was told");
+    assert_eq!(waits([Some(1), None, Some(1)]), 600);
     // Another network's router answers there; and not every node knows.
     for (macs, address) in [(["aa", "aa", "bb"], "10.0.1.3/24"), (["aa", "aa", ""], here), (["aa"; 3], here)]
     {

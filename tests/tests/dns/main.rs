@@ -10,6 +10,7 @@
 )]
 
 mod bed;
+mod failing;
 mod faults;
 mod pods;
 mod screen;

@@ -7,8 +7,10 @@
     reason = "a test may fail loudly"
 )]
 
+mod client_certificate;
 mod hostile;
 mod layers;
+mod silence;
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};

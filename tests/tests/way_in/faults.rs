@@ -1,11 +1,12 @@
-//! The matrix in one run: what is published is good, and every fault is told from its neighbours.
+//! The matrix: what is published is good, and every fault is told from its neighbours. Its parts run side by side, each in a
+//! bed of its own.
 
 use std::collections::BTreeMap;
 
 use outrider_tests::beds::rancher::{Address, Balancer, Bed, Ingress, Layer, Root, Setup, TRAEFIK, missing};
 use outrider_tests::table::Table;
 
-use crate::matrix::{Fault, From, faults};
+use crate::matrix::{Fault, From, parts};
 use crate::{chosen, pass, said};
 
 /// What must be well, and why it might not be taken for it.
@@ -49,14 +50,10 @@ fn can_stand(setup: &Setup) -> bool {
 
 #[test]
 #[ignore = "run by tests/run --suite way-in"]
-fn every_fault_is_told_from_its_neighbours() {
-    if let Some(why) = missing() {
-        panic!("{why}");
-    }
-    let mut table = Table::new("the way in: what is published, and each fault");
-    let mut bed = Bed::new().expect("a bed");
+fn what_is_published_is_good() {
+    let mut table = Table::new("the way in: what is published");
+    let mut bed = bed();
     let mut wrong = Vec::new();
-
     for (name, setup) in good().into_iter().filter(|(name, _)| chosen(name)) {
         if !can_stand(&setup) {
             table.row("none", name, "left out: the program is missing here");
@@ -70,9 +67,50 @@ fn every_fault_is_told_from_its_neighbours() {
             wrong.push(format!("{name} as published: exit {}\n{}", checked.code, checked.lines()));
         }
     }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
 
-    let mut verdicts: BTreeMap<(String, String), (&str, &[&str])> = BTreeMap::new();
-    for fault in faults().into_iter().filter(|f| chosen(f.name)) {
+fn bed() -> Bed {
+    if let Some(why) = missing() {
+        panic!("{why}");
+    }
+    Bed::new().expect("a bed")
+}
+
+#[test]
+#[ignore = "run by tests/run --suite way-in"]
+fn each_fault_of_headers_and_web_sockets_is_told() {
+    let [faults, _, _, _] = parts();
+    told("headers and WebSockets", faults);
+}
+
+#[test]
+#[ignore = "run by tests/run --suite way-in"]
+fn each_fault_of_proxy_protocol_and_backends_is_told() {
+    let [_, faults, _, _] = parts();
+    told("PROXY protocol and backends", faults);
+}
+
+#[test]
+#[ignore = "run by tests/run --suite way-in"]
+fn each_fault_of_certificates_and_authorities_is_told() {
+    let [_, _, faults, _] = parts();
+    told("certificates and CAs", faults);
+}
+
+#[test]
+#[ignore = "run by tests/run --suite way-in"]
+fn each_fault_of_ways_and_answers_is_told() {
+    let [_, _, _, faults] = parts();
+    told("addresses, ports, answers", faults);
+}
+
+/// Makes the faults one after another; of each the right condition must say the right thing, with advice.
+fn told(of: &str, faults: Vec<Fault>) {
+    let mut table = Table::new(&format!("the way in: each fault ({of})"));
+    let mut bed = bed();
+    let mut wrong = Vec::new();
+    for fault in faults.into_iter().filter(|f| chosen(f.name)) {
         let Fault { name, made, setup, from, kind, reason, words } = fault;
         if !can_stand(&setup) {
             table.row(name, made, "left out: the program is missing here");
@@ -91,15 +129,26 @@ fn every_fault_is_told_from_its_neighbours() {
         if checked.code == 0 {
             wrong.push(format!("{name}: exit 0\n{}", checked.lines()));
         }
-        // Another fault with the same reason must differ in its subject or in words that the message holds.
-        if let Some((other, its)) =
-            verdicts.insert((kind.to_owned(), format!("{reason} {words:?}")), (name, words))
-            && !same_cause(name, other)
-        {
-            wrong.push(format!("{name} and {other} are both {kind} {reason} {its:?}"));
-        }
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// What is told of each is what `told` saw. Another fault with the same reason must differ in its subject or in words that the
+/// message holds, whichever test made it.
+#[test]
+#[ignore = "run by tests/run --suite way-in"]
+fn every_fault_is_told_from_its_neighbours() {
+    let mut verdicts: BTreeMap<(&str, String), &str> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for fault in parts().into_iter().flatten() {
+        let Fault { name, kind, reason, words, .. } = fault;
+        if let Some(other) = verdicts.insert((kind, format!("{reason} {words:?}")), name)
+            && !same_cause(name, other)
+        {
+            wrong.push(format!("{name} and {other} are both {kind} {reason} {words:?}"));
+        }
+    }
+    assert!(verdicts.len() > 40 && wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
 /// Faults that are one and the same for whoever looks from outside: which program replaces a header, on which layer a PROXY

@@ -40,18 +40,69 @@ struct Case {
     cut: Option<f64>,
 }
 
-fn cases() -> Vec<Case> {
+fn case(
+    name: &'static str,
+    made: &'static str,
+    setup: Setup,
+    with: With,
+    reason: &'static str,
+    words: &'static [&'static str],
+    cut: Option<f64>,
+) -> Case {
+    Case { name, made, setup, with, reason, words, cut }
+}
+
+fn in_layer_4() -> Vec<Case> {
     let l4 =
         |edits: &[Edit]| Setup { balancer_edits: edits.to_vec(), ..Setup::new(Layer::L4, Balancer::Haproxy) };
+    let impatient: [Edit; 2] =
+        [("timeout client 1800s", "timeout client 6s"), ("timeout server 1800s", "timeout server 6s")];
+    let ingress = |edit: Edit| Setup { ingress_edits: vec![edit], ..l4(&[]) };
+    vec![
+        case(
+            "HAProxy tires, L4",
+            "timeout client and server 6s",
+            l4(&impatient),
+            With::Token,
+            "WebSocketCutIdle",
+            &["A silent WebSocket", "the balancer ends it"],
+            Some(CUT),
+        ),
+        case(
+            "the ingress tires, L4",
+            "nginx as ingress: proxy_read_timeout 6s",
+            ingress(("proxy_read_timeout 1800s", "proxy_read_timeout 6s")),
+            With::Token,
+            "WebSocketCutIdle",
+            &["A silent WebSocket", "the ingress ends it"],
+            Some(CUT),
+        ),
+        case(
+            "HAProxy tires, L4, seen without a token",
+            "timeout client and server 6s",
+            l4(&impatient),
+            With::Nothing,
+            "WebSocketCutIdle",
+            &["A silent connection, which to a balancer in L4", "the balancer ends it"],
+            Some(CUT),
+        ),
+        case(
+            "the ingress ends what is kept alive, L4, seen without a token",
+            "nginx as ingress: keepalive_timeout 6s",
+            ingress(("access_log off;", "access_log off; keepalive_timeout 6s;")),
+            With::Nothing,
+            "WebSocketPasses",
+            &["tells nothing of WebSockets beyond that"],
+            Some(CUT),
+        ),
+    ]
+}
+
+fn in_layer_7() -> Vec<Case> {
     let l7 = |balancer, edits: &[Edit]| Setup {
         balancer_edits: edits.to_vec(),
         ..Setup::new(Layer::L7, balancer)
     };
-    let impatient: [Edit; 2] =
-        [("timeout client 1800s", "timeout client 6s"), ("timeout server 1800s", "timeout server 6s")];
-    let ingress = |edit: Edit| Setup { ingress_edits: vec![edit], ..l4(&[]) };
-    let case =
-        |name, made, setup, with, reason, words, cut| Case { name, made, setup, with, reason, words, cut };
     let (haproxy, nginx) = (Balancer::Haproxy, Balancer::Nginx);
     vec![
         case(
@@ -88,42 +139,6 @@ fn cases() -> Vec<Case> {
             With::Token,
             "WebSocketCutIdle",
             &["A silent WebSocket"],
-            Some(CUT),
-        ),
-        case(
-            "HAProxy tires, L4",
-            "timeout client and server 6s",
-            l4(&impatient),
-            With::Token,
-            "WebSocketCutIdle",
-            &["A silent WebSocket", "the balancer ends it"],
-            Some(CUT),
-        ),
-        case(
-            "the ingress tires, L4",
-            "nginx as ingress: proxy_read_timeout 6s",
-            ingress(("proxy_read_timeout 1800s", "proxy_read_timeout 6s")),
-            With::Token,
-            "WebSocketCutIdle",
-            &["A silent WebSocket", "the ingress ends it"],
-            Some(CUT),
-        ),
-        case(
-            "HAProxy tires, L4, seen without a token",
-            "timeout client and server 6s",
-            l4(&impatient),
-            With::Nothing,
-            "WebSocketCutIdle",
-            &["A silent connection, which to a balancer in L4", "the balancer ends it"],
-            Some(CUT),
-        ),
-        case(
-            "the ingress ends what is kept alive, L4, seen without a token",
-            "nginx as ingress: keepalive_timeout 6s",
-            ingress(("access_log off;", "access_log off; keepalive_timeout 6s;")),
-            With::Nothing,
-            "WebSocketPasses",
-            &["tells nothing of WebSockets beyond that"],
             Some(CUT),
         ),
         case(
@@ -222,16 +237,32 @@ impl Agent {
 
 #[test]
 #[ignore = "run by tests/run --suite way-in"]
-fn how_long_silence_is_borne_is_measured() {
+fn how_long_silence_is_borne_in_layer_4() {
+    measured("layer 4", in_layer_4());
+}
+
+#[test]
+#[ignore = "run by tests/run --suite way-in"]
+fn how_long_silence_is_borne_in_layer_7() {
+    measured("layer 7", in_layer_7());
+}
+
+fn bed() -> Bed {
     if let Some(why) = missing() {
         panic!("{why}");
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let mut table = Table::new("one connection held without a word, for 16 s at most");
-    let mut bed = Bed::new().expect("a bed");
-    let agent = Agent::new();
+    Bed::new().expect("a bed")
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+fn measured(of: &str, cases: Vec<Case>) {
+    let mut table = Table::new(&format!("one connection held without a word, for 16 s at most ({of})"));
+    let (runtime, mut bed, agent) = (runtime(), bed(), Agent::new());
     let mut wrong = Vec::new();
-    for case in cases() {
+    for case in cases {
         bed.arrange(&case.setup).unwrap_or_else(|e| panic!("{}: {e:#}", case.name));
         let settings = agent.settings(&bed, &case.setup, case.with);
         let start = Instant::now();
@@ -250,8 +281,15 @@ fn how_long_silence_is_borne_is_measured() {
             wrong.push(format!("{}: {idle:#?}\n{condition:#?}", case.name));
         }
     }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
 
-    // A way that forgets a connection says nothing: what is sent into it is lost.
+/// A way that forgets a connection says nothing: what is sent into it is lost.
+#[test]
+#[ignore = "run by tests/run --suite way-in"]
+fn a_connection_that_the_way_forgets_is_told() {
+    let mut table = Table::new("one connection held without a word, for 16 s at most (the way)");
+    let (runtime, mut bed, agent) = (runtime(), bed(), Agent::new());
     let setup = Setup::new(Layer::L7, Balancer::Haproxy);
     bed.arrange(&setup).unwrap();
     let settings = agent.settings(&bed, &setup, With::Token);
@@ -273,8 +311,6 @@ fn how_long_silence_is_borne_is_measured() {
         None,
     );
     let lost = idle.value().is_some_and(|idle| idle.through.end == IdleEnd::Lost);
-    if !lost || condition.reason.as_str() != "WebSocketCutIdle" || !condition.message.contains("forgotten") {
-        wrong.push(format!("forgotten: {idle:#?}\n{condition:#?}"));
-    }
-    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    let told = condition.reason.as_str() == "WebSocketCutIdle" && condition.message.contains("forgotten");
+    assert!(lost && told, "{idle:#?}\n{condition:#?}");
 }

@@ -13,6 +13,7 @@ mod idle;
 mod matrix;
 mod moves;
 mod paths;
+mod politeness;
 mod watchers;
 
 use std::time::Instant;

@@ -98,39 +98,70 @@ fn holds(space: &Namespace, address: IpAddr) -> bool {
     String::from_utf8_lossy(&output.stdout).contains(&format!(" {address}/24 "))
 }
 
-#[test]
-#[ignore = "run by tests/run --suite way-in"]
-fn an_address_that_moves_is_no_outage() {
+/// The bed with three agents who say that all is well; none where keepalived is missing.
+fn calm(table: &mut Table) -> Option<Watched> {
     if let Some(why) = missing() {
         panic!("{why}");
     }
-    let mut table =
-        Table::new("two HAProxy with one virtual address of keepalived, three agents, one coordinator");
     if !has_command(KEEPALIVED) {
         table.row("an address moves", "keepalived", "left out: the program is missing here");
-        return;
+        return None;
     }
-    let mut watched = start();
-    let macs = [mac(watched.bed.balancer()), mac(watched.bed.second_balancer().unwrap())];
-    let now_by = |which: usize| format!("{} answers for it since", macs[which]);
-    let said = |c: &Condition| format!("{} {} {}: {}", c.condition_type, c.status, c.reason, c.message);
+    let watched = start();
     for name in NODES {
         watched.see_in(|| watched.of_node(name, REACHABLE), "BalancerAnswers", &[]);
     }
     let (took, good, _) = watched.see("PathsWork", &["3 nodes"]);
     table.timed("none", "the first balancer holds the address", said(&good), took, None);
+    Some(watched)
+}
 
-    link(&watched, false, "down");
-    let (raised, seen) = moved_calmly(&watched, "BalancerMoved", &[&now_by(1)]);
-    table.timed(
-        "the first balancer dies",
-        "its link is down; VRRP moves the address",
-        said(&seen),
-        raised,
-        None,
-    );
+fn said(c: &Condition) -> String {
+    format!("{} {} {}: {}", c.condition_type, c.status, c.reason, c.message)
+}
 
-    // Where nobody takes it over, it is an outage.
+/// Hardware addresses of the two balancers.
+fn macs(watched: &Watched) -> [String; 2] {
+    [mac(watched.bed.balancer()), mac(watched.bed.second_balancer().unwrap())]
+}
+
+fn first_dies(watched: &Watched, table: &mut Table) {
+    let now = format!("{} answers for it since", macs(watched)[1]);
+    link(watched, false, "down");
+    let (raised, seen) = moved_calmly(watched, "BalancerMoved", &[&now]);
+    let made = "its link is down; VRRP moves the address";
+    table.timed("the first balancer dies", made, said(&seen), raised, None);
+}
+
+#[test]
+#[ignore = "run by tests/run --suite way-in"]
+fn an_address_that_moves_is_no_outage() {
+    let mut table =
+        Table::new("two HAProxy with one virtual address of keepalived, three agents, one coordinator");
+    let Some(mut watched) = calm(&mut table) else { return };
+    let macs = macs(&watched);
+    first_dies(&watched, &mut table);
+
+    link(&watched, false, "up");
+    let now = format!("{} answers for it since", macs[0]);
+    let (raised, seen) = moved_calmly(&watched, "BalancerMoved", &[&now]);
+    let made = "its link is up: it takes the address back";
+    table.timed("the first balancer returns", made, said(&seen), raised, None);
+
+    let setup = Setup::new(Layer::L4, Balancer::Haproxy);
+    watched.bed.first_balances(&setup, false).unwrap();
+    let (raised, seen) = moved_calmly(&watched, "BalancerContested", &[&macs[1]]);
+    let made = "its process ends; the script of keepalived finds out";
+    table.timed("HAProxy dies on the first", made, said(&seen), raised, None);
+}
+
+/// Where nobody takes the address over, it is an outage.
+#[test]
+#[ignore = "run by tests/run --suite way-in"]
+fn an_address_that_nobody_takes_over_is_an_outage() {
+    let mut table = Table::new("two HAProxy with one virtual address, both dead");
+    let Some(watched) = calm(&mut table) else { return };
+    first_dies(&watched, &mut table);
     link(&watched, true, "down");
     let down = Instant::now();
     let (_, seen, _) = watched.see("BalancerDown", &[]);
@@ -146,30 +177,15 @@ fn an_address_that_moves_is_no_outage() {
             &[],
         );
     }
+}
 
-    link(&watched, false, "up");
-    let (raised, seen) = moved_calmly(&watched, "BalancerMoved", &[&now_by(0)]);
-    table.timed(
-        "the first balancer returns",
-        "its link is up: it takes the address back",
-        said(&seen),
-        raised,
-        None,
-    );
-
-    let setup = Setup::new(Layer::L4, Balancer::Haproxy);
-    watched.bed.first_balances(&setup, false).unwrap();
-    let (raised, seen) = moved_calmly(&watched, "BalancerContested", &[&macs[1]]);
-    table.timed(
-        "HAProxy dies on the first",
-        "its process ends; the script of keepalived finds out",
-        said(&seen),
-        raised,
-        None,
-    );
-    watched.bed.first_balances(&setup, true).unwrap();
-
-    // Both hold it: neither hears the other, and w2 goes on with the answer it had from the other one.
+/// Neither hears the other, and w2 goes on with the answer it had from the other one.
+#[test]
+#[ignore = "run by tests/run --suite way-in"]
+fn an_address_that_both_hold_is_contested() {
+    let mut table = Table::new("two HAProxy with one virtual address, and both hold it");
+    let Some(watched) = calm(&mut table) else { return };
+    let macs = macs(&watched);
     for space in [watched.bed.balancer(), watched.bed.second_balancer().unwrap()] {
         space.drop_in("ip protocol 112").unwrap();
     }

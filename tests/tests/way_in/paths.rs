@@ -1,9 +1,8 @@
 //! The path matrix over real balancers: agents on the nodes behind it, on machines beside them and in another network,
 //! and what the coordinator makes of their tries together.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use outrider_protocol::{ProbeTarget, Status};
 use outrider_tests::beds::network::Namespace;
 use outrider_tests::beds::rancher::{Address, Balancer, Bed, Edit, Layer, Setup, missing};
 use outrider_tests::table::Table;
@@ -52,8 +51,8 @@ fn arrange(watched: &mut Watched, setup: &Setup) {
     watched.bed.arrange(setup).unwrap_or_else(|e| panic!("{e:#}"));
 }
 
-fn faults() -> Vec<Fault> {
-    let as_well: fn(&mut Watched) = |w| arrange(w, &well());
+/// Nothing runs on one node.
+fn dead_backends() -> Vec<Fault> {
     vec![
         Fault {
             name: "a dead backend is still used",
@@ -61,7 +60,7 @@ fn faults() -> Vec<Fault> {
             reason: "DeadBackendInUse",
             words: &["The balancer still uses what is dead", ".2:443 ("],
             make: |w| arrange(w, &Setup { dead: vec![2], balancer_edits: vec![NO_HEALTH_CHECK], ..well() }),
-            cure: as_well,
+            cure: |w| arrange(w, &well()),
         },
         Fault {
             name: "a dead backend is taken out",
@@ -69,8 +68,14 @@ fn faults() -> Vec<Fault> {
             reason: "BackendDown",
             words: &["leaves it out"],
             make: |w| arrange(w, &Setup { dead: vec![2], ..well() }),
-            cure: as_well,
+            cure: |w| arrange(w, &well()),
         },
+    ]
+}
+
+/// One node does not reach the balancer.
+fn single_nodes() -> Vec<Fault> {
+    vec![
         Fault {
             name: "one node's firewall",
             made: "nft on w1: what comes from the balancer is dropped",
@@ -78,14 +83,6 @@ fn faults() -> Vec<Fault> {
             words: &["w1 alone does not reach"],
             make: |w| w.space("w1").lose_from(&[w.bed.address(Address::First)]).unwrap(),
             cure: |w| w.space("w1").heal().unwrap(),
-        },
-        Fault {
-            name: "one node's firewall, of a node that is a backend",
-            made: "nft on s3: what comes from the balancer's port 443 is dropped",
-            reason: "PathOfOneNode",
-            words: &["s3 alone does not reach"],
-            make: |w| w.space("s3").drop_in("tcp sport 443 tcp dport != 443").unwrap(),
-            cure: |w| w.space("s3").heal().unwrap(),
         },
         Fault {
             name: "one node's route",
@@ -101,6 +98,20 @@ fn faults() -> Vec<Fault> {
                 w.space("w2").ip(&format!("route del unreachable {balancer}/32\n")).unwrap();
             },
         },
+    ]
+}
+
+/// Packet filters, at a node that is a backend and at the balancer.
+fn filters() -> Vec<Fault> {
+    vec![
+        Fault {
+            name: "one node's firewall, of a node that is a backend",
+            made: "nft on s3: what comes from the balancer's port 443 is dropped",
+            reason: "PathOfOneNode",
+            words: &["s3 alone does not reach"],
+            make: |w| w.space("s3").drop_in("tcp sport 443 tcp dport != 443").unwrap(),
+            cure: |w| w.space("s3").heal().unwrap(),
+        },
         Fault {
             name: "a network is not let in",
             made: "nft on the balancer: what comes from o1 and o2 is dropped",
@@ -112,13 +123,19 @@ fn faults() -> Vec<Fault> {
             },
             cure: |w| w.bed.balancer().heal().unwrap(),
         },
+    ]
+}
+
+/// The balancer is gone, or keeps the client's address.
+fn balancers() -> Vec<Fault> {
+    vec![
         Fault {
             name: "the balancer is gone",
             made: "HAProxy stopped",
             reason: "BalancerDown",
             words: &["No node reaches", "Backends answer past it"],
             make: |w| arrange(w, &Setup::new(Layer::L4, Balancer::Nothing)),
-            cure: as_well,
+            cure: |w| arrange(w, &well()),
         },
         Fault {
             name: "too few to say: the nodes behind the balancer fail now and then, and nobody else tries",
@@ -144,19 +161,43 @@ fn faults() -> Vec<Fault> {
                     w.start(name);
                 }
             },
-            cure: as_well,
+            cure: |w| arrange(w, &well()),
         },
     ]
 }
 
 #[test]
 #[ignore = "run by tests/run --suite way-in"]
-fn whose_fault_it_is_that_tries_fail() {
+fn whose_fault_it_is_with_a_dead_backend() {
+    blame("a dead backend", dead_backends());
+}
+
+#[test]
+#[ignore = "run by tests/run --suite way-in"]
+fn whose_fault_it_is_with_a_single_node() {
+    blame("a single node", single_nodes());
+}
+
+#[test]
+#[ignore = "run by tests/run --suite way-in"]
+fn whose_fault_it_is_with_a_filter() {
+    blame("a filter", filters());
+}
+
+#[test]
+#[ignore = "run by tests/run --suite way-in"]
+fn whose_fault_it_is_with_the_balancer() {
+    blame("the balancer", balancers());
+}
+
+/// Makes the faults one after another before the same agents: each must be told, and clear without anybody else being blamed.
+fn blame(of: &str, faults: Vec<Fault>) {
     if let Some(why) = missing() {
         panic!("{why}");
     }
-    let mut table =
-        Table::new("seven agents at one balancer, one coordinator: LoadBalancerReachable of the cluster");
+    let title =
+        format!("seven agents at one balancer, one coordinator: LoadBalancerReachable of the cluster ({of})");
+    let mut table = Table::new(&title);
     let mut watched = start();
     let all = "7 nodes";
     let (took, good, _) = watched.see("PathsWork", &[all]);
@@ -167,7 +208,7 @@ fn whose_fault_it_is_that_tries_fail() {
     let networks: std::collections::BTreeSet<&str> = matrix.rows.iter().map(|r| r.network.as_str()).collect();
     assert_eq!(networks.len(), 2, "{matrix:#?}");
 
-    for fault in faults().into_iter().filter(|f| crate::chosen(f.name)) {
+    for fault in faults.into_iter().filter(|f| crate::chosen(f.name)) {
         (fault.make)(&mut watched);
         let (raised, seen, before) = watched.see(fault.reason, fault.words);
         assert!(!seen.advice.is_empty(), "{seen:#?}");
@@ -196,98 +237,4 @@ fn said(message: &str, before: &[String]) -> String {
         none if none.is_empty() => message.to_owned(),
         others => format!("{message} (before that: {})", others.join(", ")),
     }
-}
-
-/// How many connections a minute reach the balancer, by the balancer's own count; who asks the backends, and in whose name.
-#[test]
-#[ignore = "run by tests/run --suite way-in"]
-fn the_probes_are_polite() {
-    if let Some(why) = missing() {
-        panic!("{why}");
-    }
-    const MINUTE: Duration = Duration::from_secs(60);
-    let mut table =
-        Table::new("connections that begin at the balancer and its backends, counted there by the kernel");
-    let mut bed = Bed::new().expect("a bed");
-    bed.arrange(&well()).unwrap_or_else(|e| panic!("{e:#}"));
-    let spaces: Vec<Namespace> = (31..42).map(|i| bed.machine(i).unwrap()).collect();
-    let addresses: Vec<_> = spaces.iter().map(|space| space.address(false)).collect();
-    let servers: Vec<_> = (1..=3).map(|i| bed.node(i).address(false)).collect();
-    let ports = [80, 443];
-    let everybody: Vec<_> = servers.iter().chain(&addresses).copied().collect();
-    let mut watched = Watched::new(bed);
-    let beat = "[report]\nheartbeat = \"2s\"\n";
-
-    // One agent as it is installed.
-    watched.bed.balancer().count_from(&everybody, &ports).unwrap();
-    watched.add("s1", Place::Node(1), &well(), beat);
-    watched.see("PathsWork", &[]);
-    std::thread::sleep(2 * MINUTE);
-    let alone = watched.bed.balancer().counted().unwrap();
-    let a_minute = alone.values().sum::<u64>() as f64 / 2.0;
-    table.row(
-        "one agent, as installed",
-        "two minutes",
-        format!("{a_minute:.1} connections a minute at the balancer"),
-    );
-    assert!(a_minute > 0.0 && a_minute <= 20.0, "{alone:?}");
-
-    // Twelve that would each make 600 a minute.
-    let greedy = format!("[checks.load-balancer]\ninterval = \"1s\"\nprobes_per_minute = 600\n{beat}");
-    for (i, space) in spaces.into_iter().enumerate() {
-        watched.add(&format!("w{}", i + 1), Place::Machine(space), &well(), &greedy);
-    }
-    watched.see("PathsWork", &["12 nodes"]);
-    // Every agent has its share by then.
-    std::thread::sleep(MINUTE);
-    for number in 1..=3 {
-        watched.bed.node(number).count_from(&everybody, &ports).unwrap();
-    }
-    watched.bed.balancer().count_from(&everybody, &ports).unwrap();
-    std::thread::sleep(MINUTE);
-    let shared = watched.bed.balancer().counted().unwrap();
-    let (sum, most) = (shared.values().sum::<u64>(), shared.values().max().copied().unwrap_or(0));
-    table.row(
-        "twelve agents, each with probes_per_minute = 600",
-        "one minute",
-        format!("{sum} connections a minute at the balancer, {most} of the busiest"),
-    );
-    // The last pass may begin at the end of the minute and be counted whole.
-    assert!(sum > 0 && sum <= 600 + 12 * 12, "{shared:?}");
-
-    let mut straight = 0;
-    for number in 1..=3 {
-        let counted = watched.bed.node(number).counted().unwrap();
-        for address in &addresses {
-            assert_eq!(
-                counted[&address.to_string()],
-                0,
-                "backend {number} was tried by an agent node: {counted:?}"
-            );
-        }
-        straight += counted[&servers[0].to_string()];
-    }
-    table.row(
-        "the same",
-        "at the three backends",
-        format!("{straight} of the one server, none of the agent nodes"),
-    );
-    assert!(straight > 0);
-
-    // HAProxy's checks in L4 are connections without a request, so whoever asks is we.
-    let asked = watched.bed.asked().unwrap();
-    let version = env!("CARGO_PKG_VERSION");
-    let named = asked.iter().filter(|agent| agent.contains(&format!("outrider/{version}"))).count();
-    table.row("the same", "requests at Rancher", format!("{named} of {} by outrider/{version}", asked.len()));
-    assert!(
-        !asked.is_empty() && named == asked.len(),
-        "{:?}",
-        asked.iter().find(|a| !a.contains("outrider/"))
-    );
-
-    let matrix = watched.cluster().unwrap().paths.remove(0);
-    let by_agents = matrix.rows.iter().filter(|row| row.node.starts_with('w')).flat_map(|row| {
-        matrix.columns.iter().zip(&row.cells).filter(|(column, _)| column.target == ProbeTarget::Backend)
-    });
-    assert!(by_agents.into_iter().all(|(_, cell)| cell.reached == Status::Unknown), "{matrix:#?}");
 }

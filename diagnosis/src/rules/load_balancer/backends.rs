@@ -5,6 +5,7 @@ use outrider_protocol::{
 };
 
 use super::answer::{self, Answer};
+use super::exempt::{self, Rule};
 use super::view::{Backend, NAMED, View, count, only_at};
 use crate::finding::Finding;
 use crate::wording::names;
@@ -63,6 +64,13 @@ pub(super) fn errors(view: &View<'_>) -> Option<Finding> {
         only_at(&view.through, Answer::is_failure),
         if fails_by_http2_only(view) { " Only HTTP/2 fails, which every browser takes." } else { "" }
     );
+    if let (Answer::ServerError(_), Some(checked)) = (first, exempt::fails_health_checks(view)) {
+        let advice = format!(
+            "{} Or let the balancer check its backends by TCP, or by /healthz with Rancher's Host.",
+            Rule::Ingress.advice(view)
+        );
+        return view.error(R::BackendError, format!("{message}{checked}"), advice);
+    }
     view.error(
         R::BackendError,
         message,

@@ -6,6 +6,7 @@ use outrider_protocol::{
 
 use super::answer::{Answer, host_of, redirect_host};
 use super::author::{self, Author};
+use super::exempt::{self, LEFT_OUT, Rule};
 use super::view::{NAMED, View, count, only_at};
 use crate::finding::Finding;
 use crate::wording::names;
@@ -135,6 +136,19 @@ fn foreign(view: &View<'_>, kind: &K, path: &str, right: &str) -> Option<Finding
                  Rancher's health by /healthz with its Host.",
             ));
         }
+        if is_redirect(first) {
+            let (rule, straight) = match kind {
+                K::Ping => exempt::ping(view).unwrap_or((Rule::Either, String::new())),
+                _ => (Rule::Either, String::new()),
+            };
+            let message = format!(
+                "{host} leads to Rancher, but a redirect rule of {} singles {path} out: {got}{straight}. Rancher's own redirect \
+                 to https leaves out {LEFT_OUT}, whatever header is missing. Health checks and joining agents that ask it \
+                 fail.",
+                rule.whose()
+            );
+            return view.error(R::NotRancher, message, rule.advice(view));
+        }
         return view.error(
             R::NotRancher,
             format!(
@@ -152,7 +166,12 @@ fn foreign(view: &View<'_>, kind: &K, path: &str, right: &str) -> Option<Finding
     let answers = if right.is_empty() { "with 200" } else { right };
     view.error(
         R::NotRancher,
-        format!("What answers behind {host} is {who}: {got}."),
+        match view.b.service == BalancerService::Rancher && is_redirect(first) {
+            true => format!(
+                "What answers behind {host} is {who}: {got}; Rancher's own redirect to https leaves out {LEFT_OUT}."
+            ),
+            false => format!("What answers behind {host} is {who}: {got}."),
+        },
         format!("See which server the balancer sends this name to; the right one answers {answers}."),
     )
 }

@@ -11,6 +11,7 @@ mod backends;
 mod ca;
 mod certificate;
 mod chain;
+mod exempt;
 mod foreign;
 mod forwarding;
 mod headers;

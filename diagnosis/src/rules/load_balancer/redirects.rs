@@ -4,6 +4,7 @@
 use outrider_protocol::{Fact, ProbeKind as K, ProbeTarget, ReasonCode as R};
 
 use super::answer::Answer;
+use super::exempt::{self, LEFT_OUT, Rule};
 use super::headers;
 use super::view::{NAMED, View, count, only_at};
 use crate::finding::Finding;
@@ -77,6 +78,14 @@ pub(super) fn judge(view: &View<'_>) -> Option<Finding> {
             let advice = format!("{} At the balancer: {SEND_ADVICE}", view.trust_advice());
             return view.error(R::ForwardedHeaderIgnored, message, advice);
         }
+        if let Some((rule @ Rule::Ingress, straight)) = exempt::ping(view) {
+            let message = format!(
+                "{message} It has a redirect rule of its own: /ping is redirected too{straight}, and Rancher's own redirect \
+                 leaves out {LEFT_OUT}."
+            );
+            let advice = format!("{} {}", view.trust_advice(), rule.advice(view));
+            return view.error(R::ForwardedHeaderIgnored, message, advice);
+        }
         return view.error(R::ForwardedHeaderIgnored, message, view.trust_advice());
     }
     if trusting > 0 && plain_loops > 0 {
@@ -87,6 +96,14 @@ pub(super) fn judge(view: &View<'_>) -> Option<Finding> {
             view.with_header.len()
         );
         return view.error(R::ForwardedHeaderMissing, message, format!("Let the balancer {SEND_ADVICE}"));
+    }
+    if let (0, Some((rule, straight))) = (trusting, exempt::ping(view)) {
+        let message = format!(
+            "{seen}, and so is /ping{straight}. Rancher's own redirect to https leaves out {LEFT_OUT}, whatever header is \
+             missing: a rule of {} redirects.",
+            rule.whose()
+        );
+        return view.error(R::RedirectLoop, message, rule.advice(view));
     }
     let tried = !view.backends.is_empty();
     let direct = if trusting > 0 {
@@ -139,7 +156,7 @@ fn balancer_redirects(view: &View<'_>, seen: &str, trusting: usize) -> Option<Fi
     let how = if all(K::CaCerts, 200..201) {
         "/cacerts is answered through the balancer, so the header arrives"
     } else if all(K::Ping, 300..400) {
-        "/ping is redirected too, which Rancher never does"
+        "/ping is redirected too, which Rancher's own redirect leaves out"
     } else {
         return None;
     };

@@ -33,6 +33,10 @@ const WEB_SOCKET: &str = "LoadBalancerWebSocket";
 const CA: &str = "RancherCA";
 
 const NO_HEALTH_CHECK: Edit = (" check inter 10s fastinter 2s fall 3 rise 2", "");
+const REDIRECTS_PING: Edit = (
+    "location / { proxy_pass http://rancher; }",
+    "location / { proxy_pass http://rancher; }\n  location = /ping { return 308 https://$host$request_uri; }",
+);
 const TRAEFIK_TRUSTS_NOBODY: Edit = ("      trustedIPs:", "      insecure: false\n      # trustedIPs:");
 
 fn fault(
@@ -65,17 +69,15 @@ fn ingress(setup: Setup, edits: &[Edit]) -> Setup {
     Setup { ingress_edits: edits.to_vec(), ..setup }
 }
 
-/// All of them; neighbours that are easily taken for one another stand together.
-pub(crate) fn faults() -> Vec<Fault> {
-    let mut all = http::headers();
-    all.extend(http::web_sockets());
-    all.extend(http::proxy_protocol());
-    all.extend(backends());
-    all.extend(certificates());
-    all.extend(authorities());
-    all.extend(ways());
-    all.extend(answers());
-    all
+/// All of them, in parts that are made side by side; neighbours that are easily taken for one another stand together.
+pub(crate) fn parts() -> [Vec<Fault>; 4] {
+    let join = |parts: [Vec<Fault>; 2]| parts.into_iter().flatten().collect();
+    [
+        join([http::headers(), http::web_sockets()]),
+        join([http::proxy_protocol(), backends()]),
+        join([certificates(), authorities()]),
+        join([ways(), answers()]),
+    ]
 }
 
 fn backends() -> Vec<Fault> {
@@ -136,6 +138,33 @@ fn backends() -> Vec<Fault> {
                     ("return 404 'default backend - 404'", "return 200 'welcome'"),
                 ],
             ),
+        ),
+        fault(
+            "/ping is redirected by the balancer",
+            "HAProxy: redirect scheme https of /ping, on port 443 too",
+            (FORWARDING, "NotRancher"),
+            &["a redirect rule of the balancer singles /ping out"],
+            balancer(
+                l7(),
+                &[(
+                    "    http-request set-header X-Forwarded-Proto",
+                    "    http-request redirect scheme https code 302 if { path /ping }\n    http-request set-header X-Forwarded-Proto",
+                )],
+            ),
+        ),
+        fault(
+            "/ping is redirected by the ingress",
+            "nginx as ingress: return 308 for /ping, HAProxy without checks",
+            (FORWARDING, "NotRancher"),
+            &["a redirect rule of the ingress singles /ping out"],
+            ingress(balancer(l7(), &[NO_HEALTH_CHECK]), &[REDIRECTS_PING]),
+        ),
+        fault(
+            "/ping is redirected by the ingress, and the balancer's check asks for it",
+            "the same, HAProxy with its checks",
+            (FORWARDING, "BackendError"),
+            &["503", "/ping is redirected (3 of 3), by a rule of the ingress"],
+            ingress(l7(), &[REDIRECTS_PING]),
         ),
         fault(
             "something other than Rancher",
