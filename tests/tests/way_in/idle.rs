@@ -45,8 +45,7 @@ fn case(
     made: &'static str,
     setup: Setup,
     with: With,
-    reason: &'static str,
-    words: &'static [&'static str],
+    (reason, words): (&'static str, &'static [&'static str]),
     cut: Option<f64>,
 ) -> Case {
     Case { name, made, setup, with, reason, words, cut }
@@ -64,8 +63,7 @@ fn in_layer_4() -> Vec<Case> {
             "timeout client and server 6s",
             l4(&impatient),
             With::Token,
-            "WebSocketCutIdle",
-            &["A silent WebSocket", "the balancer ends it"],
+            ("WebSocketCutIdle", &["A silent WebSocket", "the balancer ends it"]),
             Some(CUT),
         ),
         case(
@@ -73,8 +71,7 @@ fn in_layer_4() -> Vec<Case> {
             "nginx as ingress: proxy_read_timeout 6s",
             ingress(("proxy_read_timeout 1800s", "proxy_read_timeout 6s")),
             With::Token,
-            "WebSocketCutIdle",
-            &["A silent WebSocket", "the ingress ends it"],
+            ("WebSocketCutIdle", &["A silent WebSocket", "the ingress ends it"]),
             Some(CUT),
         ),
         case(
@@ -82,8 +79,7 @@ fn in_layer_4() -> Vec<Case> {
             "timeout client and server 6s",
             l4(&impatient),
             With::Nothing,
-            "WebSocketCutIdle",
-            &["A silent connection, which to a balancer in L4", "the balancer ends it"],
+            ("WebSocketCutIdle", &["A silent connection, which to a balancer in L4", "the balancer ends it"]),
             Some(CUT),
         ),
         case(
@@ -91,8 +87,7 @@ fn in_layer_4() -> Vec<Case> {
             "nginx as ingress: keepalive_timeout 6s",
             ingress(("access_log off;", "access_log off; keepalive_timeout 6s;")),
             With::Nothing,
-            "WebSocketPasses",
-            &["tells nothing of WebSockets beyond that"],
+            ("WebSocketPasses", &["tells nothing of WebSockets beyond that"]),
             Some(CUT),
         ),
     ]
@@ -110,8 +105,7 @@ fn in_layer_7() -> Vec<Case> {
             "l7-haproxy.cfg",
             l7(haproxy, &[]),
             With::Token,
-            "WebSocketPasses",
-            &["one without a word was held for 16 s"],
+            ("WebSocketPasses", &["one without a word was held for 16 s"]),
             None,
         ),
         case(
@@ -119,8 +113,7 @@ fn in_layer_7() -> Vec<Case> {
             "timeout tunnel 6s",
             l7(haproxy, &[("timeout tunnel 1800s", "timeout tunnel 6s")]),
             With::Token,
-            "WebSocketCutIdle",
-            &["A silent WebSocket", "Rancher wants 1800 s"],
+            ("WebSocketCutIdle", &["A silent WebSocket", "Rancher wants 1800 s"]),
             Some(CUT),
         ),
         case(
@@ -128,8 +121,7 @@ fn in_layer_7() -> Vec<Case> {
             "timeout http-keep-alive 6s",
             l7(haproxy, &[("timeout tunnel 1800s", "timeout tunnel 1800s\n    timeout http-keep-alive 6s")]),
             With::Token,
-            "WebSocketPasses",
-            &["was held for 16 s"],
+            ("WebSocketPasses", &["was held for 16 s"]),
             None,
         ),
         case(
@@ -137,8 +129,7 @@ fn in_layer_7() -> Vec<Case> {
             "proxy_read_timeout 6s",
             l7(nginx, &[("proxy_read_timeout 1800s", "proxy_read_timeout 6s")]),
             With::Token,
-            "WebSocketCutIdle",
-            &["A silent WebSocket"],
+            ("WebSocketCutIdle", &["A silent WebSocket"]),
             Some(CUT),
         ),
         case(
@@ -146,8 +137,7 @@ fn in_layer_7() -> Vec<Case> {
             "idle_test alone",
             l7(haproxy, &[]),
             With::Nothing,
-            "WebSocketPasses",
-            &["is not measured: without idle_test_token_file"],
+            ("WebSocketPasses", &["is not measured: without idle_test_token_file"]),
             None,
         ),
         case(
@@ -155,8 +145,7 @@ fn in_layer_7() -> Vec<Case> {
             "another user's secret",
             l7(haproxy, &[]),
             With::WrongToken,
-            "WebSocketPasses",
-            &["answered with 401"],
+            ("WebSocketPasses", &["answered with 401"]),
             None,
         ),
     ]

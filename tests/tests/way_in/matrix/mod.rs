@@ -33,6 +33,8 @@ const WEB_SOCKET: &str = "LoadBalancerWebSocket";
 const CA: &str = "RancherCA";
 
 const NO_HEALTH_CHECK: Edit = (" check inter 10s fastinter 2s fall 3 rise 2", "");
+const CHECKED_AT_ONCE: Edit =
+    (" check inter 10s fastinter 2s fall 3 rise 2", " check inter 200ms fall 1 rise 2");
 const REDIRECTS_PING: Edit = (
     "location / { proxy_pass http://rancher; }",
     "location / { proxy_pass http://rancher; }\n  location = /ping { return 308 https://$host$request_uri; }",
@@ -161,10 +163,10 @@ fn backends() -> Vec<Fault> {
         ),
         fault(
             "/ping is redirected by the ingress, and the balancer's check asks for it",
-            "the same, HAProxy with its checks",
+            "the same, HAProxy with its checks, five a second",
             (FORWARDING, "BackendError"),
             &["503", "/ping is redirected (3 of 3), by a rule of the ingress"],
-            ingress(l7(), &[REDIRECTS_PING]),
+            ingress(balancer(l7(), &[CHECKED_AT_ONCE]), &[REDIRECTS_PING]),
         ),
         fault(
             "something other than Rancher",
