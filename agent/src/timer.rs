@@ -1,4 +1,4 @@
-//! A timer of the kernel's for what is asked every second and answered within a limit.
+//! A timer of the kernel's for what is asked time and again and answered within a limit.
 
 use std::future::Future;
 use std::io;

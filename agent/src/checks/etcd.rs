@@ -17,7 +17,7 @@ const APART: Duration = Duration::from_secs(5);
 
 /// While everything stays as it was, this is how old what is known may get before it is told anew.
 const TELL: Duration = Duration::from_secs(5);
-/// For so long one look goes on asking the local member while nothing is new: a poll a second is to cost a poll, and not a
+/// For so long one look goes on asking the local member while nothing is new: polls are to cost a poll, and not a
 /// pass of its own each time, with its tasks, limits and turns of the loop.
 pub(super) const WATCHES: Duration = Duration::from_secs(6);
 

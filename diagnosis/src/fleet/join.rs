@@ -80,7 +80,7 @@ fn leader(joined: &Joined<'_>, list: &MemberList) -> String {
 
 /// What the linearizable reads of all reports prove together.
 ///
-/// A node that is heard and whose last word is an answered read stands by it: it reads once a second and tells at once
+/// A node that is heard and whose last word is an answered read stands by it: it reads every second or so and tells at once
 /// when that fails. Who gets no answer meanwhile proves only that it is cut off itself, as the side without a majority is,
 /// if the other's answer came later than its loss began. An answer from before proves nothing any more. What a learner
 /// answers or not proves nothing either (D7).

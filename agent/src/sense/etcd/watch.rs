@@ -1,6 +1,6 @@
 //! Between two passes: is quorum there, and has anything about the others changed?
 //!
-//! Once a second the local member is asked for one linearizable read. Whether the others are still there comes almost
+//! Every second or so the local member is asked for one linearizable read. Whether the others are still there comes almost
 //! for free: a kept connection that ends (a process that died, a machine that was cut off: the kernel asks an idle peer
 //! every few seconds, see `client`) says so by itself, an election shows in the raft term that comes with every read,
 //! and every few seconds one question goes round: the local member's list, then the status of each member in turn. What
