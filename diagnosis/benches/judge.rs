@@ -6,7 +6,6 @@
 
 use std::hint::black_box;
 
-use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 use criterion::{Criterion, criterion_group, criterion_main};
 use outrider_diagnosis::fleet::{Member, judge_cluster, picture};
 use outrider_diagnosis::{diagnose, judge, latch};
@@ -15,45 +14,9 @@ use outrider_protocol::Status;
 #[path = "../tests/rules/world/mod.rs"]
 mod world;
 
-static WALL: WallTime = WallTime;
+mod processor_time;
 
-/// Nanoseconds that this thread has run, by the kernel's count.
-struct ProcessorTime;
-
-fn ran_for() -> u64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or_default()
-}
-
-impl Measurement for ProcessorTime {
-    type Intermediate = u64;
-    type Value = u64;
-
-    fn start(&self) -> u64 {
-        ran_for()
-    }
-
-    fn end(&self, start: u64) -> u64 {
-        ran_for().saturating_sub(start)
-    }
-
-    fn add(&self, a: &u64, b: &u64) -> u64 {
-        a + b
-    }
-
-    fn zero(&self) -> u64 {
-        0
-    }
-
-    fn to_f64(&self, value: &u64) -> f64 {
-        *value as f64
-    }
-
-    fn formatter(&self) -> &dyn ValueFormatter {
-        // It formats nanoseconds, whoever counted them.
-        WALL.formatter()
-    }
-}
+use processor_time::ProcessorTime;
 
 fn one_node(c: &mut Criterion<ProcessorTime>) {
     let mut facts = world::server(3);
