@@ -13,7 +13,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
 /// To wait by one of the runtime's costs two system calls, for the runtime wakes itself to look at its new timer; by one of the
-/// kernel's it costs the call that sets it. That counts where little else is done each second.
+/// kernel's it costs the call that sets it.
 #[derive(Debug, Default)]
 pub struct KernelTimer(Option<AsyncFd<OwnedFd>>);
 
