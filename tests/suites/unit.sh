@@ -8,12 +8,6 @@ for tool in mmdebstrap unshare nsenter jq openssl; do
     command -v $tool >/dev/null || { echo "skipped: $tool is missing (tests/run installs it as root on Debian)"; exit 77; }
 done
 grep -q cgroup2 /proc/mounts || { echo "skipped: no cgroup2 is mounted, which systemd needs"; exit 77; }
-# The programs under test were linked here: they need a machine with a libc no older than ours.
-release=trixie
-grep -q '^VERSION_CODENAME=bookworm' /etc/os-release && release=bookworm
-BED_TREE=${BED_TREE:-$(tests/beds/container/root "${BED_RELEASE:-$release}")}
-export BED_TREE
-
 . tests/beds/container/bed.sh
 bed_enter "$0" "$@"
 bin=${OUTRIDER_BIN:-target/debug}

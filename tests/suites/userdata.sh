@@ -11,10 +11,6 @@ for tool in mmdebstrap unshare nsenter openssl curl; do
 done
 grep -q cgroup2 /proc/mounts || why "no cgroup2 is mounted, which systemd needs"
 if [ $boots = yes ]; then
-    release=trixie
-    grep -q '^VERSION_CODENAME=bookworm' /etc/os-release && release=bookworm
-    BED_TREE=${BED_TREE:-$(tests/beds/container/root "${BED_RELEASE:-$release}")}
-    export BED_TREE
     . tests/beds/container/bed.sh
     bed_enter "$0" "$@"
 fi

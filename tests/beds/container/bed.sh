@@ -1,6 +1,6 @@
 # The container bed: a machine with a real systemd, in namespaces that end with the suite.   . tests/beds/container/bed.sh
 #
-#   bed_enter "$0" "$@"     runs the suite again in a mount namespace of its own; before anything else
+#   bed_enter "$0" "$@"     runs the suite again in a mount namespace of its own, $BED_TREE (a machine's tree) made; before anything else
 #   bed_create ROOT         a machine over the read-only tree ROOT; its file system is at $BED_ROOT until it boots, and after
 #   bed_boot                boots it
 #   bed COMMAND …           runs a command inside
@@ -13,6 +13,11 @@ BED_HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 bed_enter() {
     [ -n "${BED_INSIDE:-}" ] && return 0
+    # The programs under test were linked here: they need a machine with a libc no older than ours.
+    local release=trixie
+    grep -q '^VERSION_CODENAME=bookworm' /etc/os-release && release=bookworm
+    BED_TREE=${BED_TREE:-$("$BED_HERE/root" "${BED_RELEASE:-$release}")}
+    export BED_TREE
     BED_INSIDE=1 exec unshare --mount --propagation private -- bash "$@"
 }
 
