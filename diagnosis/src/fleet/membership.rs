@@ -11,8 +11,9 @@ use super::{Joined, NAMED, View, learners, one_way, topology};
 use crate::finding::Finding;
 use crate::rules::etcd::peers::Compared;
 use crate::rules::etcd::quorum::{Ghost, Tally};
+use crate::rules::etcd::urls::Urls;
 use crate::rules::etcd::view::{name_of, with_id};
-use crate::rules::etcd::{ghosts, member, membership, peers, urls, view};
+use crate::rules::etcd::{ghosts, member, membership, peers, view};
 use crate::wording::{Count, names};
 
 const TYPE: ConditionType = ConditionType::EtcdMembership;
@@ -126,13 +127,14 @@ pub(super) fn split(joined: &Joined<'_>) -> Option<Finding> {
 fn peer_urls(joined: &Joined<'_>, list: &MemberList, tally: &Tally<'_>) -> Vec<Finding> {
     let lives = |m: &Member| joined.said_of(m).iter().any(|(_, e)| view::answers_itself(e, m));
     let mut found = peers::listed(list, lives, joined.at);
-    found.extend(urls::judge(list, joined.at));
+    let urls = Urls::of(list);
+    found.extend(urls.judge(joined.at));
     found.extend(joined.group.iter().filter_map(|v| match peers::local(v.etcd, list, tally, joined.at) {
         Compared::Different(finding) => Some(*finding),
         Compared::Same | Compared::Untold(_) => None,
         Compared::Not => by_node(joined, v, list, tally),
     }));
-    let mixed = urls::mixed(list, &found, joined.at);
+    let mixed = urls.mixed(&found, joined.at);
     found.extend(mixed);
     found
 }

@@ -1,7 +1,7 @@
 //! All reports of one cluster, sorted and sorted out: whose count, by whose clock, and what each says of whom.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use outrider_protocol::{
@@ -152,8 +152,8 @@ struct Nodes<'a> {
     /// Whose report.
     by: &'a str,
     names: &'a [String],
-    /// Members that the same report lists.
-    listed: HashSet<&'a str>,
+    /// Members that the same report lists, in order.
+    listed: Vec<&'a str>,
 }
 
 /// What a report says of a member: the report's place in the group, and the endpoint.
@@ -290,7 +290,7 @@ impl<'a> Joined<'a> {
     /// no node can be told by it.
     pub(super) fn with_and_without(&self, member: &EtcdMember) -> (Option<&'a str>, Option<&'a str>) {
         let (mut with, mut without) = (None, None);
-        let know = self.nodes.iter().filter(|n| n.listed.contains(member.id.as_str()));
+        let know = self.nodes.iter().filter(|n| n.listed.binary_search(&member.id.as_str()).is_ok());
         for nodes in know.filter(|_| !member.name.is_empty()) {
             let side = if has_node(&member.name, nodes.names) { &mut with } else { &mut without };
             side.get_or_insert(nodes.by);
@@ -377,7 +377,9 @@ fn lists_of_nodes<'a>(group: &[View<'a>]) -> Vec<Nodes<'a>> {
     let mut out: Vec<Nodes<'a>> = Vec::new();
     for v in views {
         let Some((names, list)) = kubernetes_nodes(v.etcd).zip(v.list()) else { continue };
-        let listed: HashSet<&str> = list.members.iter().map(|m| m.id.as_str()).collect();
+        let mut listed: Vec<&str> = list.members.iter().map(|m| m.id.as_str()).collect();
+        listed.sort_unstable();
+        listed.dedup();
         if !out.iter().any(|known| known.names == names && known.listed == listed) {
             out.push(Nodes { by: v.node, names, listed });
         }

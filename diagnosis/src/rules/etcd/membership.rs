@@ -12,8 +12,9 @@ use super::ghosts::{ghosts, standing};
 use super::peers::Compared;
 use super::quorum::{Health, Tally, quorum_of};
 use super::rebuilt::{Leftovers, kubernetes_nodes};
+use super::urls::Urls;
 use super::view::{self, Seen};
-use super::{learners, member, peers, urls, versions};
+use super::{learners, member, peers, versions};
 use crate::finding::Finding;
 use crate::wording::{Count, names};
 
@@ -49,12 +50,13 @@ pub(super) fn judge(
     found.extend(other_cluster(etcd, at));
     let answers = |m: &Member| view::endpoints_of(etcd, m).any(|e| view::answers_itself(e, m));
     found.extend(peers::listed(list, answers, at));
-    found.extend(urls::judge(list, at));
+    let urls = Urls::of(list);
+    found.extend(urls.judge(at));
     let own_urls = peers::local(etcd, list, tally, at);
     if let Compared::Different(finding) = &own_urls {
         found.push((**finding).clone());
     }
-    let mixed = urls::mixed(list, &found, at);
+    let mixed = urls.mixed(&found, at);
     found.extend(mixed);
     if tally.learners > 0 {
         let health: Vec<Health> = list.members.iter().map(|m| seen(etcd, list, m, now).health).collect();

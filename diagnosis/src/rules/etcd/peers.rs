@@ -5,7 +5,7 @@
 //! (etcd-io/etcd:pkg/netutil); here nobody resolves, so a name against an address is no difference that can be told.
 
 use core::net::IpAddr;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use outrider_protocol::{
     ConditionType, EtcdFacts, Fact, Member, MemberList, ReasonCode as R, Severity, Status, Timestamp,
@@ -59,7 +59,7 @@ struct Peer<'a> {
     bare: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Host<'a> {
     Address(IpAddr),
     Name(&'a str),
@@ -308,10 +308,9 @@ fn steps(
 
 /// URLs that two members record: one of them is the same machine built a second time.
 fn duplicates(list: &MemberList, lives: impl Fn(&Member) -> bool, at: Timestamp) -> Option<Finding> {
-    let mut by_place: HashMap<(Host<'_>, &str), Vec<(usize, &str)>> = HashMap::new();
+    let mut by_place: BTreeMap<(Host<'_>, &str), Vec<(usize, &str)>> = BTreeMap::new();
     for (i, m) in list.members.iter().enumerate() {
-        // Loopback is every machine's own.
-        for url in m.peer_urls.iter().filter(|url| !is_loopback(url)) {
+        for url in &m.peer_urls {
             let peer = parse(url);
             let at_place = by_place.entry((peer.host, peer.port)).or_default();
             if at_place.iter().all(|(member, _)| *member != i) {
@@ -322,7 +321,8 @@ fn duplicates(list: &MemberList, lives: impl Fn(&Member) -> bool, at: Timestamp)
     // By the places of the members in the list, so that the words do not change from turn to turn.
     let twice: BTreeMap<Vec<usize>, &str> = by_place
         .into_values()
-        .filter(|who| who.len() > 1)
+        // Loopback is every machine's own.
+        .filter(|who| who.len() > 1 && !is_loopback(who[0].1))
         .map(|who| (who.iter().map(|(i, _)| *i).collect(), who[0].1))
         .collect();
     if twice.is_empty() {

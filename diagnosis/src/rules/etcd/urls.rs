@@ -190,10 +190,9 @@ pub(crate) fn is_loopback(url: &str) -> bool {
 }
 
 fn is_own_host(host: &str) -> bool {
-    let name = host.trim_end_matches('.').to_ascii_lowercase();
     // "localhost" and what ends in it is loopback everywhere (RFC 6761, section 6.3).
-    name == "localhost"
-        || name.ends_with(".localhost")
+    let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
+    last.eq_ignore_ascii_case("localhost")
         || host.parse::<IpAddr>().is_ok_and(|a| a.to_canonical().is_loopback())
 }
 
@@ -233,16 +232,45 @@ fn on_one_machine(list: &MemberList, of: Use) -> bool {
         && distinct.iter().all(|url| parts(url, of).flaws == [Flaw::Loopback])
 }
 
-fn useless<'a>(list: &'a MemberList, of: Use) -> Vec<Useless<'a>> {
+/// The URLs of a member list, each taken apart once: a fleet is thousands of lists.
+pub(crate) struct Urls<'a> {
+    list: &'a MemberList,
+    peers: Vec<Parts<'a>>,
+    clients: Vec<Parts<'a>>,
+}
+
+impl<'a> Urls<'a> {
+    pub(crate) fn of(list: &'a MemberList) -> Self {
+        let all = |of: Use| list.members.iter().flat_map(move |m| of.of(m)).map(move |url| parts(url, of));
+        Self { list, peers: all(Use::Peers).collect(), clients: all(Use::Clients).collect() }
+    }
+
+    /// URLs that nobody can use, and client URLs that do not tell whose they are.
+    pub(crate) fn judge(&self, at: Timestamp) -> Vec<Finding> {
+        let useless = [Use::Peers, Use::Clients].into_iter().filter_map(|of| finding(self, of, false, at));
+        useless.chain(shared(self, at)).collect()
+    }
+
+    /// Plain HTTP among members that use TLS, unless `found` has told of a member's scheme already.
+    pub(crate) fn mixed(&self, found: &[Finding], at: Timestamp) -> Vec<Finding> {
+        if found.iter().any(|f| f.reason == R::EtcdPeerUrlMismatch) {
+            return Vec::new();
+        }
+        [Use::Peers, Use::Clients].into_iter().filter_map(|of| finding(self, of, true, at)).collect()
+    }
+}
+
+fn useless<'a>(urls: &Urls<'a>, of: Use) -> Vec<Useless<'a>> {
+    let list = urls.list;
     let (mut sound, mut tls, mut http) = (true, false, false);
-    for p in list.members.iter().flat_map(|m| of.of(m)).map(|url| parts(url, of)) {
+    for p in if of == Use::Peers { &urls.peers } else { &urls.clients } {
         match p.flaws.is_empty() {
             true if p.http => http = true,
             true => tls = true,
             false => sound = false,
         }
     }
-    // As good as always, and a fleet is thousands of lists.
+    // As good as always.
     let missing = of == Use::Peers && list.members.iter().any(|m| m.peer_urls.is_empty());
     if sound && !missing && !(tls && http) {
         return Vec::new();
@@ -285,41 +313,30 @@ fn useless<'a>(list: &'a MemberList, of: Use) -> Vec<Useless<'a>> {
     found
 }
 
-/// URLs of `list` that nobody can use, and client URLs that do not tell whose they are.
-pub(crate) fn judge(list: &MemberList, at: Timestamp) -> Vec<Finding> {
-    let useless = [Use::Peers, Use::Clients].into_iter().filter_map(|of| finding(list, of, false, at));
-    useless.chain(shared(list, at)).collect()
-}
-
 /// Client URLs that members of several machines publish: whoever asks there reaches one of them and takes it for the other.
 /// Loopback is everybody's own, and of a machine that was built anew ghosts and peer URLs tell.
-fn shared(list: &MemberList, at: Timestamp) -> Option<Finding> {
-    let mut places: BTreeMap<String, Vec<&Member>> = BTreeMap::new();
-    for member in &list.members {
-        for url in &member.client_urls {
-            let parts = parts(url, Use::Clients);
-            let Some(host) = parts.host else { continue };
-            let place =
-                format!("{}:{}", host.to_ascii_lowercase(), parts.port.unwrap_or(Use::Clients.port()));
-            let members = places.entry(place).or_default();
-            let is_known = |known: &&Member| {
-                let one_node = !member.name.is_empty() && stem(&known.name) == stem(&member.name);
-                one_node
-                    || known.id == member.id
-                    || known.peer_urls.iter().any(|u| member.peer_urls.contains(u))
-            };
-            if !members.iter().any(is_known) {
-                members.push(member);
-            }
+fn shared(urls: &Urls<'_>, at: Timestamp) -> Option<Finding> {
+    let mut places: BTreeMap<(String, u16), Vec<&Member>> = BTreeMap::new();
+    let members = urls.list.members.iter().flat_map(|m| m.client_urls.iter().map(move |_| m));
+    for (member, parts) in members.zip(&urls.clients) {
+        let Some(host) = parts.host else { continue };
+        let place = (host.to_ascii_lowercase(), parts.port.unwrap_or(Use::Clients.port()));
+        let members = places.entry(place).or_default();
+        let is_known = |known: &&Member| {
+            let one_node = !member.name.is_empty() && stem(&known.name) == stem(&member.name);
+            one_node || known.id == member.id || known.peer_urls.iter().any(|u| member.peer_urls.contains(u))
+        };
+        if !members.iter().any(is_known) {
+            members.push(member);
         }
     }
     places.retain(|_, members| members.len() > 1);
     if places.is_empty() {
         return None;
     }
-    let all = places
-        .iter()
-        .map(|(place, members)| format!("{place} of {}", names(members.iter().map(|m| with_id(m)), NAMED)));
+    let all = places.iter().map(|((host, port), members)| {
+        format!("{host}:{port} of {}", names(members.iter().map(|m| with_id(m)), NAMED))
+    });
     let message = format!("Members publish one client URL (duplicate): {}.", names(all, NAMED));
     Some(Finding::new(TYPE, Status::False, Severity::Warn, R::EtcdUrlUnusable, at, message).advice(
         "Whoever asks there reaches one of them and takes it for the other, so that what is said of the two may be of one. See \
@@ -328,16 +345,8 @@ fn shared(list: &MemberList, at: Timestamp) -> Option<Finding> {
     ))
 }
 
-/// Plain HTTP among members that use TLS, unless `found` has told of a member's scheme already.
-pub(crate) fn mixed(list: &MemberList, found: &[Finding], at: Timestamp) -> Vec<Finding> {
-    if found.iter().any(|f| f.reason == R::EtcdPeerUrlMismatch) {
-        return Vec::new();
-    }
-    [Use::Peers, Use::Clients].into_iter().filter_map(|of| finding(list, of, true, at)).collect()
-}
-
-fn finding(list: &MemberList, of: Use, mixed: bool, at: Timestamp) -> Option<Finding> {
-    let found: Vec<Useless<'_>> = useless(list, of).into_iter().filter(|u| u.mixed == mixed).collect();
+fn finding(urls: &Urls<'_>, of: Use, mixed: bool, at: Timestamp) -> Option<Finding> {
+    let found: Vec<Useless<'_>> = useless(urls, of).into_iter().filter(|u| u.mixed == mixed).collect();
     if found.is_empty() {
         return None;
     }
