@@ -10,6 +10,7 @@ use outrider_protocol::{
     TypeMeta,
 };
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::cli::DiagnoseArgs;
 use crate::clocks::Clocks;
@@ -50,7 +51,9 @@ struct Note {
 pub(crate) async fn run(args: DiagnoseArgs, screen: &mut Screen) -> anyhow::Result<Exit> {
     let mut nodes = Vec::new();
     for file in &args.files {
-        nodes.extend(read(file)?);
+        let (facts, passed_over) = read(file)?;
+        nodes.extend(facts);
+        passed_over.iter().for_each(|note| screen.note(note));
     }
     let verdicts: Vec<NodeConditions> = nodes.iter().map(outrider_diagnosis::diagnose).collect();
     if let [only] = verdicts.as_slice() {
@@ -126,22 +129,36 @@ fn headline<'a>(
     )
 }
 
-/// The facts in `file`, one document or several one after the other; `-` is standard input.
-fn read(file: &Path) -> anyhow::Result<Vec<NodeFacts>> {
+/// The facts in `file`, one document or several one after the other, and in words what of them was passed over; `-` is
+/// standard input.
+fn read(file: &Path) -> anyhow::Result<(Vec<NodeFacts>, Vec<String>)> {
     let (name, bytes) = input::read(file, FACTS)?;
-    let nodes = parse(&bytes).with_context(|| name.clone())?;
+    let (nodes, fields) = parse(&bytes).with_context(|| name.clone())?;
     if nodes.is_empty() {
         bail!("{name} is empty; {INSTEAD}");
     }
-    Ok(nodes)
+    let shown: Vec<&str> = fields.iter().take(7).map(String::as_str).collect();
+    let more = match fields.len() - shown.len() {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    let note = || {
+        let fields = text::printable(&shown.join(", "));
+        format!(
+            "{name}: outrider {} does not know {fields}{more}, so that was not judged",
+            env!("CARGO_PKG_VERSION")
+        )
+    };
+    let notes = if fields.is_empty() { Vec::new() } else { vec![note()] };
+    Ok((nodes, notes))
 }
 
 /// Facts are read as JSON only.
 const INSTEAD: &str = "give what `outrider facts -o json` printed on a node";
 
-fn parse(bytes: &[u8]) -> anyhow::Result<Vec<NodeFacts>> {
-    let mut documents = serde_json::Deserializer::from_slice(bytes).into_iter::<serde_json::Value>();
-    let mut nodes = Vec::new();
+fn parse(bytes: &[u8]) -> anyhow::Result<(Vec<NodeFacts>, Vec<String>)> {
+    let mut documents = serde_json::Deserializer::from_slice(bytes).into_iter::<Value>();
+    let (mut nodes, mut passed_over) = (Vec::new(), Vec::new());
     let mut begin = 0;
     while let Some(document) = documents.next() {
         let value = match document {
@@ -157,18 +174,50 @@ fn parse(bytes: &[u8]) -> anyhow::Result<Vec<NodeFacts>> {
         }
         let facts = typed(bytes, begin, end).map_err(|problem| anyhow::anyhow!("{problem}; {INSTEAD}"))?;
         known_checks(&value, &facts)?;
+        unread_fields("", &value, &serde_json::to_value(&facts)?, &mut passed_over);
         nodes.push(facts);
         begin = end;
     }
-    Ok(nodes)
+    Ok((nodes, passed_over))
+}
+
+/// The paths of fields of `told` that were not `read`. What is empty either way is left out when it is written, and tells
+/// nothing.
+fn unread_fields(path: &str, told: &Value, read: &Value, out: &mut Vec<String>) {
+    let is_empty = |value: &Value| match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Number(n) => n.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Bool(true) => false,
+    };
+    match (told, read) {
+        (Value::Object(told), Value::Object(read)) => {
+            for (key, value) in told {
+                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                match read.get(key) {
+                    Some(read) => unread_fields(&path, value, read, out),
+                    None if !is_empty(value) => out.push(path),
+                    None => {}
+                }
+            }
+        }
+        (Value::Array(told), Value::Array(read)) => {
+            for (i, (told, read)) in told.iter().zip(read).enumerate() {
+                unread_fields(&format!("{path}[{i}]"), told, read, out);
+            }
+        }
+        _ => {}
+    }
 }
 
 /// Nobody reads on behind "all is well" while facts were left out: a check that this version does not know is refused, be it
 /// misspelt or of a newer agent.
-fn known_checks(document: &serde_json::Value, facts: &NodeFacts) -> anyhow::Result<()> {
+fn known_checks(document: &Value, facts: &NodeFacts) -> anyhow::Result<()> {
     let known = serde_json::to_value(&facts.checks)?;
-    let told = document.get("checks").and_then(serde_json::Value::as_object);
-    let read = |(check, fact): &(&String, &serde_json::Value)| fact.is_null() || known.get(check).is_some();
+    let told = document.get("checks").and_then(Value::as_object);
+    let read = |(check, fact): &(&String, &Value)| fact.is_null() || known.get(check).is_some();
     match told.into_iter().flatten().find(|told| !read(told)) {
         None => Ok(()),
         Some((check, _)) => bail!(

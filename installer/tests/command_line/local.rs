@@ -295,6 +295,21 @@ fn with(document: &str, change: impl FnOnce(&mut Value)) -> String {
 }
 
 #[test]
+fn a_field_that_is_not_known_is_told_and_the_rest_is_judged() {
+    let home = Home::new();
+    let whole = recording("rancher-server");
+    let newer = with(&whole, |facts| {
+        facts["checks"]["etcd"]["value"]["endpoints"][0]["raftTerms"] = 7.into();
+        facts["checks"]["etcd"]["value"]["absentEither"] = Value::Null;
+    });
+    let ended = home.run_with_input(["diagnose", "-", "-o", "json"], newer.as_bytes()).with_code(0);
+    assert!(ended.err.contains("does not know checks.etcd.value.endpoints[0].raftTerms, so that"), "{ended:#?}");
+    assert!(ended.out.contains("EtcdQuorum"), "{ended:#?}");
+    let known = home.run_with_input(["diagnose", "-", "-o", "json"], whole.as_bytes()).with_code(0);
+    assert_eq!(known.err, "", "of what every agent writes nothing is passed over");
+}
+
+#[test]
 fn what_is_wrong_deep_inside_is_named_by_line_column_and_field() {
     let home = Home::new();
     let whole = recording("rancher-server");
