@@ -95,7 +95,7 @@ pub(crate) enum Command {
     Get(GetArgs),
     /// Show all that is known of one node or cluster
     Describe(DescribeArgs),
-    /// Say what a reason of a condition means, and where its runbook is
+    /// Say what a reason or a condition means and what to do, offline
     Explain(ExplainArgs),
     /// Follow the fleet: one line for every transition
     Watch(WatchArgs),
@@ -304,7 +304,7 @@ pub(crate) struct DescribeArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// The reason, such as EtcdQuorumLost, as tables show it
+    /// The reason, such as EtcdQuorumLost, or the condition, such as EtcdQuorum, as tables show it
     #[arg(value_name = "REASON")]
     pub(crate) reason: String,
 }

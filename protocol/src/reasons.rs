@@ -17,13 +17,6 @@ pub struct ReasonInfo {
     pub message_id: &'static str,
 }
 
-impl ReasonInfo {
-    /// Path of the runbook, from the root of the repository.
-    pub fn runbook(&self) -> String {
-        format!("docs/runbooks/{}.md", self.code)
-    }
-}
-
 macro_rules! reason_codes {
     ($($code:ident = $word:literal, $min:ident..=$max:ident, $id:literal, $sentence:literal;)+) => {
         open_enum! {

@@ -303,7 +303,10 @@ fn a_field_that_is_not_known_is_told_and_the_rest_is_judged() {
         facts["checks"]["etcd"]["value"]["absentEither"] = Value::Null;
     });
     let ended = home.run_with_input(["diagnose", "-", "-o", "json"], newer.as_bytes()).with_code(0);
-    assert!(ended.err.contains("does not know checks.etcd.value.endpoints[0].raftTerms, so that"), "{ended:#?}");
+    assert!(
+        ended.err.contains("does not know checks.etcd.value.endpoints[0].raftTerms, so that"),
+        "{ended:#?}"
+    );
     assert!(ended.out.contains("EtcdQuorum"), "{ended:#?}");
     let known = home.run_with_input(["diagnose", "-", "-o", "json"], whole.as_bytes()).with_code(0);
     assert_eq!(known.err, "", "of what every agent writes nothing is passed over");
@@ -417,11 +420,11 @@ fn called_wrongly_a_check_is_unknown_and_the_rest_a_usage_error() {
     home.run(["check", "--help"]).with_code(0);
     home.run(["up", "--for", "20"]).with_code(64).says(&["\"20\" has no unit; write 20s, 20m or 20h"]);
     let told = home.run(["explain", "etcdquorumlost"]).with_code(0).out;
-    assert!(
-        told.starts_with("EtcdQuorumLost: ") && told.contains("docs/runbooks/EtcdQuorumLost.md"),
-        "{told}"
-    );
-    home.run(["explain", "Nonsense"]).with_code(64).says(&["no reason \"Nonsense\""]);
+    assert!(told.starts_with("EtcdQuorumLost: ") && told.contains("\n## What to do\n"), "{told}");
+    for condition in ["EtcdQuorum", "OutriderEtcdQuorum"] {
+        home.run(["explain", condition]).with_code(0).says(&["EtcdQuorumLost", "error"]);
+    }
+    home.run(["explain", "Nonsense"]).with_code(64).says(&["no reason and no condition \"Nonsense\""]);
     assert!(home.run(["--version"]).with_code(0).out.starts_with("outrider "));
 }
 

@@ -38,7 +38,7 @@ complete -c outrider -n "__fish_outrider_needs_command" -f -a "revoke" -d 'Take 
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "label" -d 'Set and remove labels of a node, for -l to select by'
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "get" -d 'List nodes, clusters or conditions of the fleet'
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "describe" -d 'Show all that is known of one node or cluster'
-complete -c outrider -n "__fish_outrider_needs_command" -f -a "explain" -d 'Say what a reason of a condition means, and where its runbook is'
+complete -c outrider -n "__fish_outrider_needs_command" -f -a "explain" -d 'Say what a reason or a condition means and what to do, offline'
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "watch" -d 'Follow the fleet: one line for every transition'
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "sync" -d 'Say of a hosted cluster (EKS, AKS, GKE) who owns each field, and what becomes of a change'
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "userdata" -d 'Judge cloud-init userdata, add to it, and write it'
