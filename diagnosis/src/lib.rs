@@ -29,6 +29,11 @@ pub fn clock_offset(facts: &NodeFacts) -> Option<ClockOffset> {
     rules::clock_offset(facts)
 }
 
+/// Whether the kernel of this machine says that a time service keeps its clock, and nothing that is known speaks against it.
+pub fn keeps_time(facts: &NodeFacts) -> bool {
+    rules::keeps_time(facts)
+}
+
 /// The conditions of one node: [`judge`], then [`latch`] on the latches that the facts carry.
 pub fn diagnose(facts: &NodeFacts) -> NodeConditions {
     let judgement = judge(facts);

@@ -1,7 +1,8 @@
 //! By whose clock captured files are judged together: each was dated by its own machine, and one wrong clock among them must
 //! not make the others stale.
 //!
-//! A file that tells how far its clock is off is corrected by that. Of any other only this is known: how old its readings
+//! A file that tells how far its clock is off is corrected by that, and one whose clock a time service keeps is taken as it is
+//! dated: what is old then is old. Of any other only this is known: how old its readings
 //! were when it was captured, by its own clock. That holds whatever the clock, so such files count as captured at one time,
 //! and how far apart they are dated is said.
 
@@ -32,7 +33,10 @@ impl Clocks {
     pub(crate) fn of(nodes: &[&NodeFacts]) -> Self {
         let told: Vec<Option<Timestamp>> = nodes
             .iter()
-            .map(|facts| Some(moved(facts.now, -outrider_diagnosis::clock_offset(facts)?.offset_ms)))
+            .map(|facts| match outrider_diagnosis::clock_offset(facts) {
+                Some(offset) => Some(moved(facts.now, -offset.offset_ms)),
+                None => outrider_diagnosis::keeps_time(facts).then_some(facts.now),
+            })
             .collect();
         let mut untold: Vec<Timestamp> =
             nodes.iter().zip(&told).filter(|(_, told)| told.is_none()).map(|(facts, _)| facts.now).collect();
@@ -75,6 +79,18 @@ fn notes(nodes: &[&NodeFacts], told: &[Option<Timestamp>], now: Timestamp) -> Ve
             )
         })
         .collect();
+    let kept = || nodes.iter().zip(told).filter_map(|(facts, told)| Some(((*told)?, facts)));
+    if let (Some((first, older)), Some((last, newer))) =
+        (kept().min_by_key(|k| k.0), kept().max_by_key(|k| k.0))
+        && Duration::from_millis(apart(last, first).unsigned_abs()) > APART
+    {
+        out.push(format!(
+            "The files were captured up to {} apart, that of {} first and that of {} last: readings older than 1 h are stale.",
+            words(apart(last, first)),
+            older.node.name,
+            newer.node.name
+        ));
+    }
     let of_own = || nodes.iter().zip(told).filter(|(_, told)| told.is_none()).map(|(facts, _)| facts);
     // Where any file's time is known, the others are held against that.
     let reference = told.iter().any(Option::is_some).then_some(now);

@@ -183,7 +183,7 @@ reason_codes! {
         "Too few voters could be asked to tell whether quorum holds.";
     EtcdViewsStale = "EtcdViewsStale", Warn..=Error, "9fe241f57e8743e7b5ff7db7a514bbe5",
         "No member of the cluster has reported lately.";
-    EtcdNoMembers = "EtcdNoMembers", Warn..=Warn, "d3c93888f09d56699abe0802d23442af",
+    EtcdNoMembers = "EtcdNoMembers", Warn..=Error, "d3c93888f09d56699abe0802d23442af",
         "The member list is empty or could not be read.";
     EtcdMembersExpected = "EtcdMembersExpected", Ok..=Ok, "eeb15a27bc4c5f6ba60d15badd6291c3",
         "The member list is as expected.";
@@ -215,6 +215,8 @@ reason_codes! {
         "Every member runs one version of etcd.";
     EtcdVersionSkew = "EtcdVersionSkew", Info..=Error, "b927ae4ac9bd000f2a9eb0b2cef57502",
         "Members run different versions of etcd.";
+    EtcdSplitBrain = "EtcdSplitBrain", Error..=Error, "2881026ee05bfffd635e6fe87f0374c7",
+        "Two halves of etcd under one cluster id have a leader each and both take writes.";
     EtcdLeadersDisagree = "EtcdLeadersDisagree", Warn..=Warn, "637b9f4366492544f1866c29f1ac9bce",
         "Members see different leaders, or none, at the same time.";
     EtcdSpaceFree = "EtcdSpaceFree", Ok..=Ok, "2b4f30a33bab5fb0bca1a653fc3e86fd",

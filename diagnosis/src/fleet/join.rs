@@ -9,6 +9,7 @@ use super::reports::{Joined, Said, View};
 use crate::rules::etcd::alarms;
 use crate::rules::etcd::quorum::{Ghost, Health, Proof, Tally, Voter, label};
 use crate::rules::etcd::rebuilt::{Rebuilt, is_of_node};
+use crate::rules::etcd::rivals::{self, Camp};
 use crate::rules::etcd::spoilt;
 use crate::rules::etcd::view::{self, Seen};
 use crate::wording::{Span, names};
@@ -36,17 +37,20 @@ pub(super) fn tally<'s>(joined: &'s Joined<'_>, list: &'s MemberList) -> Tally<'
     let mut voters: Vec<Voter<'_>> = voters.collect();
     label(&mut voters);
     joined.group.iter().for_each(|v| spoilt::mark(&mut voters, v.etcd, list));
+    let camps = camps(joined, list);
+    rivals::mark(&mut voters, &camps, list);
     let timeout = joined.group.iter().map(|v| view::election_timeout(v.etcd)).max();
     Tally {
-        leader: leader(joined, list),
+        leader: leader(&camps, list),
         voters,
         cluster_id: &list.cluster_id,
         elsewhere: Vec::new(),
         learners: list.members.iter().filter(|m| m.is_learner).count(),
         proof: proof(&joined.group, list),
         election_timeout: timeout.unwrap_or_default(),
-        no_read_since: no_read_since(&joined.group, joined.now),
+        no_read_since: no_read_since(counted(&joined.group), joined.now),
         list_may_be_stale: !list.linearizable,
+        looks: joined.group.len(),
         seen_from: String::new(),
         alarmed: joined.group.iter().any(|v| alarms::stop_writes(v.etcd)),
         reset_on: joined.group.iter().filter(|v| spoilt::is_reset(v.etcd)).map(|v| v.node).collect(),
@@ -55,27 +59,30 @@ pub(super) fn tally<'s>(joined: &'s Joined<'_>, list: &'s MemberList) -> Tally<'
 }
 
 /// The moment at which the last of those that report lost its reads; `None` while one still has an answer.
-fn no_read_since(group: &[View<'_>], now: Timestamp) -> Option<Timestamp> {
+fn no_read_since<'v, 'a: 'v>(group: impl Iterator<Item = &'v View<'a>>, now: Timestamp) -> Option<Timestamp> {
     let all: Option<Vec<Timestamp>> =
-        group.iter().map(|v| v.etcd.no_read_since.map(|t| v.by_our_clock(t))).collect();
+        group.map(|v| v.etcd.no_read_since.map(|t| v.by_our_clock(t))).collect();
     all?.into_iter().max().map(|at| if now.since(at) > ON_ITS_WAY { now.before(ON_ITS_WAY) } else { at })
 }
 
-/// Who leads by the newest term that anybody tells, and how many of the voters that answered follow it.
-fn leader(joined: &Joined<'_>, list: &MemberList) -> String {
+/// The reports whose reads are this quorum's.
+fn counted<'v, 'a>(group: &'v [View<'a>]) -> impl Iterator<Item = &'v View<'a>> {
+    group.iter().filter(|v| !v.is_rival)
+}
+
+/// Whom the voters follow, by the newest answer of each in any report.
+pub(super) fn camps<'v>(joined: &'v Joined<'_>, list: &'v MemberList) -> Vec<Camp<'v>> {
     let voters = list.members.iter().filter(|m| !m.is_learner);
-    let answers: Vec<&EndpointStatus> =
-        voters.filter_map(|m| answer(joined, m)).map(|(_, status)| status).collect();
-    let leads = |s: &&&EndpointStatus| !view::lacks_leader(s);
-    let Some(newest) = answers.iter().filter(leads).max_by_key(|s| (s.raft_term, &s.leader)) else {
-        return String::new();
-    };
-    let follow = answers.iter().filter(|s| s.leader == newest.leader).count();
-    format!(
-        "; {} leads, by {follow} of {} that answer",
-        view::name_of(Some(list), &newest.leader),
-        answers.len()
-    )
+    let answers = voters.filter_map(|m| answer(joined, m)).map(|(_, status)| status);
+    rivals::camps(answers, &list.cluster_id)
+}
+
+/// Who leads, and how many of the voters that follow anybody follow it.
+fn leader(camps: &[Camp<'_>], list: &MemberList) -> String {
+    let Some(first) = camps.first() else { return String::new() };
+    let all: usize = camps.iter().map(|camp| camp.followers.len()).sum();
+    let name = view::name_of(Some(list), first.leader);
+    format!("; {name} leads, by {} of {all} that answer", first.followers.len())
 }
 
 /// What the linearizable reads of all reports prove together.
@@ -86,7 +93,7 @@ fn leader(joined: &Joined<'_>, list: &MemberList) -> String {
 /// answers or not proves nothing either (D7).
 fn proof(group: &[View<'_>], list: &MemberList) -> Proof {
     let learners: Vec<&str> = list.members.iter().filter(|m| m.is_learner).map(|m| m.id.as_str()).collect();
-    let reads = || group.iter().filter_map(|v| Some((v, reads(v, &learners)?)));
+    let reads = || counted(group).filter_map(|v| Some((v, reads(v, &learners)?)));
     let answered = reads().filter_map(|(v, read)| match read {
         Reads::Answered { at, ms } => Some((at, v, ms)),
         Reads::Failed { .. } => None,

@@ -3,16 +3,16 @@
 
 use std::time::Duration;
 
-use outrider_protocol::{
-    ConditionType, Fact, Member, MemberList, ReasonCode as R, Severity, Status, Timestamp,
-};
+use outrider_protocol::{ConditionType, Fact, Member, MemberList, ReasonCode as R, Severity, Status};
 
-use super::{Joined, NAMED, View, learners, one_way, topology};
+use super::{Joined, NAMED, View, join, learners, one_way, topology};
 use crate::finding::Finding;
 use crate::rules::etcd::peers::Compared;
 use crate::rules::etcd::quorum::{Ghost, Tally};
+use crate::rules::etcd::rivals::{self, Camp};
+use crate::rules::etcd::split::Split;
 use crate::rules::etcd::urls::Urls;
-use crate::rules::etcd::view::{name_of, with_id};
+use crate::rules::etcd::view::with_id;
 use crate::rules::etcd::{ghosts, member, membership, peers, view};
 use crate::wording::{Count, names};
 
@@ -29,10 +29,14 @@ pub(super) fn judge(
 ) -> Finding {
     let at = joined.at;
     let mut found: Vec<Finding> = split.into_iter().collect();
+    let rivals = leaders(joined, list, tally);
+    // That sides do not reach each other is the smaller part of it where each has a leader, and they do not catch up by themselves.
+    let apart = apart.filter(|_| rivals.as_ref().is_none_or(|rivals| rivals.status == Status::True));
     found.extend(apart.or_else(|| one_way::judge(joined, list, at)));
     found.extend(topology::client_port(joined, list, at));
     found.extend(peer_urls(joined, list, tally));
-    found.extend(leaders(joined, list));
+    found.extend(foreign(joined, tally));
+    found.extend(rivals);
     found.extend(learners::judge(joined, list, tally));
     found.extend(ghosts::ghosts(tally, at).map(|f| with_addresses(f, joined, list, tally)));
     found.extend(membership::unstarted(list, tally, at));
@@ -82,6 +86,13 @@ pub(super) fn split(joined: &Joined<'_>) -> Option<Finding> {
         |views: &[View<'_>]| names(views.iter().map(|v| format!("{} ({})", v.node, v.cluster_id)), NAMED);
     let known: Vec<&View<'_>> = group.iter().filter(|v| !v.cluster_id.is_empty()).collect();
     let found = |message: String, advice: String| {
+        let advice = match strangers(joined) {
+            true => format!(
+                "The lists of these clusters share no member and no address: where they are clusters of their own, nothing is broken \
+                 but the name, so give each its own in [node] cluster of its agents. If not: {advice}"
+            ),
+            false => advice,
+        };
         Finding::new(TYPE, Status::False, Severity::Error, R::EtcdClusterIdMismatch, joined.at, message)
             .advice(advice)
     };
@@ -120,6 +131,20 @@ pub(super) fn split(joined: &Joined<'_>) -> Option<Finding> {
             names(sides.iter().map(|(id, _)| id), NAMED)
         ),
     ))
+}
+
+/// Whether the other clusters' lists have no member and no URL in common with the judged one: two clusters under one name.
+fn strangers(joined: &Joined<'_>) -> bool {
+    let Some(list) = joined.list.as_deref() else { return false };
+    let mut lists = joined.others.iter().map(View::list).peekable();
+    let is_known = |m: &Member| {
+        let known = |k: &Member| {
+            k.id == m.id || k.name == m.name || k.peer_urls.iter().any(|u| m.peer_urls.contains(u))
+        };
+        list.members.iter().any(known)
+    };
+    lists.peek().is_some()
+        && lists.all(|other| other.is_some_and(|other| !other.members.iter().any(is_known)))
 }
 
 /// Recorded peer URLs against what each node's own configuration expects, else against the node's address, and what is
@@ -197,64 +222,31 @@ fn with_addresses(
     finding
 }
 
-/// What one look shows of leaders: each with the members that follow it and their term.
-struct Leaders<'a>(Vec<(&'a str, u64, Vec<&'a str>)>);
-
-impl<'a> Leaders<'a> {
-    /// As the node behind `v` found it, all members asked in one pass.
-    fn seen_by(v: &View<'a>, list: &'a MemberList) -> Self {
-        let mut out: Vec<(&str, u64, Vec<&str>)> = Vec::new();
-        for e in &v.etcd.endpoints {
-            let Some(s) = e.status.value() else { continue };
-            let voter = list.members.iter().any(|m| m.id == s.member_id && !m.is_learner);
-            if !voter || s.leader.is_empty() || s.leader == "0" {
-                continue;
-            }
-            let name = name_of(Some(list), &s.member_id);
-            match out.iter_mut().find(|(leader, ..)| *leader == s.leader) {
-                Some((_, term, followers)) => {
-                    *term = (*term).max(s.raft_term);
-                    if !followers.contains(&name) {
-                        followers.push(name);
-                    }
-                }
-                None => out.push((&s.leader, s.raft_term, vec![name])),
-            }
-        }
-        // The newest term first: its leader is the one that counts.
-        out.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
-        Self(out)
-    }
-
-    fn answers(&self) -> usize {
-        self.0.iter().map(|(_, _, followers)| followers.len()).sum()
-    }
+/// Members that follow different leaders, by the newest word of each.
+fn leaders(joined: &Joined<'_>, list: &MemberList, tally: &Tally<'_>) -> Option<Finding> {
+    let serves = |camp: &Camp<'_>| {
+        let own = joined.own_view(camp.leader);
+        own.is_some_and(|v| v.lives() && v.etcd.no_read_since.is_none())
+    };
+    rivals::judge(&join::camps(joined, list), list, serves, ("", tally.election_timeout), joined.at)
 }
 
-/// Members that follow different leaders. A look in the middle of an election shows that too, so most of those that
-/// could tell have to.
-fn leaders(joined: &Joined<'_>, list: &MemberList) -> Option<Finding> {
-    let looks = joined.group.iter().map(|v| (v.at, v.node, Leaders::seen_by(v, list)));
-    let mut looks: Vec<(Timestamp, &str, Leaders<'_>)> = looks.filter(|(_, _, l)| l.answers() > 1).collect();
-    let disagree = looks.iter().filter(|(_, _, l)| l.0.len() > 1).count();
-    if disagree == 0 || disagree * 2 <= looks.len() {
-        return None;
-    }
-    looks.retain(|(_, _, l)| l.0.len() > 1);
-    let (_, node, newest) = looks.iter().max_by_key(|(at, ..)| *at)?;
-    let sides = newest.0.iter().map(|(leader, term, followers)| {
-        format!("{} in term {term} (followed by {})", name_of(Some(list), leader), names(followers, NAMED))
-    });
-    let (newest_leader, newest_term, _) = newest.0.first()?;
-    let behind = names(newest.0.iter().skip(1).flat_map(|(_, _, followers)| followers.iter()), NAMED);
-    let message = format!(
-        "Members see different leaders at the same time, by the look of {node}: {}.",
-        names(sides, NAMED)
+/// Members that answer for another cluster at the addresses of this one, where their own nodes tell nothing (D10).
+fn foreign(joined: &Joined<'_>, tally: &Tally<'_>) -> Option<Finding> {
+    let split = Split::of(tally).filter(|_| joined.others.is_empty())?;
+    let finding = Finding::new(
+        TYPE,
+        Status::False,
+        Severity::Error,
+        R::EtcdClusterIdMismatch,
+        joined.at,
+        split.words(),
     );
-    Some(Finding::new(TYPE, Status::True, Severity::Warn, R::EtcdLeadersDisagree, joined.at, message).advice(format!(
-        "Only {} in term {newest_term} can write; {behind} has not heard of it. Check port 2380 between {behind} and {}, both \
-         ways. It settles by itself once they reach each other: do not restart etcd and do not reset the cluster.",
-        name_of(Some(list), newest_leader),
-        name_of(Some(list), newest_leader),
-    )))
+    let strangers = tally.voters.iter().filter(|v| v.foreign.is_some()).map(|v| &*v.name);
+    Some(
+        finding.advice(membership::cluster_id_advice(
+            &names(strangers, NAMED),
+            &joined.list.as_deref()?.cluster_id,
+        )),
+    )
 }

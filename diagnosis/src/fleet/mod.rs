@@ -37,7 +37,7 @@ pub use trim::trim;
 
 use crate::finding::{Finding, Judgement};
 use crate::rules::etcd::quorum;
-use crate::rules::etcd::view::without_bad_list;
+use crate::rules::etcd::view::{is_silent, without_bad_list};
 use crate::wording::{Count, names};
 
 const NAMED: usize = 7;
@@ -110,7 +110,9 @@ fn with_equals(joined: &Joined<'_>, quorum: Finding) -> Finding {
             }
         }
         first.message = format!("{} {}", first.message, other.message);
-        if other.severity >= Severity::Warn && !first.advice.contains(&other.advice) {
+        // Nothing is added or taken away before it is known whose data counts.
+        let is_of_size = matches!(other.reason, R::EtcdEvenVoters | R::EtcdSingleVoter);
+        if other.severity >= Severity::Warn && !is_of_size && !first.advice.contains(&other.advice) {
             first.advice = format!("{} {}", first.advice, other.advice);
         }
     }
@@ -191,6 +193,10 @@ fn no_list(joined: &Joined<'_>) -> Vec<Finding> {
     };
     let tls =
         |view: &&View<'_>| matches!(&view.etcd.members, Fact::Unknown { cause: UnknownCause::TlsFailed, .. });
+    if let Some(advice) = all_silent(joined) {
+        let message = format!("No member of etcd answers. {message}");
+        return unknown(Severity::Error, R::EtcdNoMembers, joined.at, &message, &advice);
+    }
     let refused = names(joined.group.iter().filter(tls).map(|view| view.node), NAMED);
     if refused.is_empty() || joined.group.iter().any(View::lives) {
         return unknown(Severity::Warn, R::EtcdNoMembers, joined.at, &message, quorum::NO_MEMBERS_ADVICE);
@@ -203,6 +209,22 @@ fn no_list(joined: &Joined<'_>) -> Vec<Finding> {
          healthy, for quorum is back only when most of them show new certificates."
     );
     unknown(Severity::Error, R::TlsFailed, joined.at, &message, &advice)
+}
+
+/// What to do where every endpoint that any report has is silent; `None` where one is not, or none is known.
+fn all_silent(joined: &Joined<'_>) -> Option<String> {
+    let mut endpoints = joined.group.iter().flat_map(|v| &v.etcd.endpoints).peekable();
+    endpoints.peek()?;
+    if !endpoints.all(is_silent) {
+        return None;
+    }
+    let nodes = names(joined.group.iter().map(|v| v.node), NAMED);
+    let snapshot = snapshots::known_words(joined).unwrap_or_else(|| "none is known here".to_owned());
+    Some(format!(
+        "Bring the members of {nodes} back, each as it is: with more than half of the voters answering, writes go on by themselves. \
+         EtcdMemberHealthy of each says how it ended. A cluster reset is a person's last resort. Before it: are all members \
+         stopped? Which is the newest snapshot ({snapshot})? Is the token the same?"
+    ))
 }
 
 fn judge_views(joined: &Joined<'_>) -> Vec<Finding> {

@@ -12,6 +12,7 @@ use outrider_protocol::{
 use super::{NAMED, join, snapshots};
 use crate::rules::etcd::quorum::Tally;
 use crate::rules::etcd::rebuilt::{has_node, kubernetes_nodes};
+use crate::rules::etcd::rivals;
 use crate::rules::etcd::view;
 use crate::wording::names;
 
@@ -67,6 +68,8 @@ pub(crate) struct View<'a> {
     pub(super) local_id: &'a str,
     /// Cluster id; empty when it could not be told.
     pub(super) cluster_id: &'a str,
+    /// Its member follows a rival of the leader that most follow, so what it reads is another quorum's word.
+    pub(super) is_rival: bool,
 }
 
 impl<'a> View<'a> {
@@ -93,6 +96,7 @@ impl<'a> View<'a> {
             heard,
             local_id: status.map(|s| s.member_id.as_str()).or(matched).unwrap_or_default(),
             cluster_id: view::cluster_id(etcd),
+            is_rival: false,
         };
         view.at = view.by_our_clock(read);
         view
@@ -213,7 +217,8 @@ impl<'a> Joined<'a> {
             }
         }
         let at = views.iter().map(|v| v.at).max().unwrap_or(now);
-        let (group, others) = by_cluster(views);
+        let (mut group, others) = by_cluster(views);
+        mark_rivals(&mut group);
         let (list, repeated) = match newest_list(&group) {
             Some(list) => {
                 let (list, repeated) = view::distinct(list);
@@ -362,9 +367,20 @@ fn own_endpoint<'a>(m: &Member<'a>) -> Option<&'a str> {
     local.find_map(|e| view::member_of(e).or(Some(e.endpoint.as_str())))
 }
 
+/// Where members under one id follow different leaders, the word of those that most do not follow is another quorum's.
+fn mark_rivals(group: &mut [View<'_>]) {
+    let own = group.iter().filter_map(|v| v.etcd.local_status());
+    let rivals: Vec<&str> = rivals::camps(own, "").iter().skip(1).map(|camp| camp.leader).collect();
+    for v in group.iter_mut().filter(|_| !rivals.is_empty()) {
+        v.is_rival =
+            v.etcd.local_status().is_some_and(|s| !s.is_learner && rivals.contains(&s.leader.as_str()));
+    }
+}
+
 /// The newest list that a quorum vouched for, else the newest of any.
 fn newest_list<'a>(group: &[View<'a>]) -> Option<&'a MemberList> {
-    let lists = group.iter().filter_map(|v| v.list().map(|l| (l.linearizable, v.at, l)));
+    let counted = group.iter().filter(|v| !v.is_rival);
+    let lists = counted.filter_map(|v| v.list().map(|l| (l.linearizable, v.at, l)));
     lists
         .filter(|(_, _, l)| !l.members.is_empty())
         .max_by_key(|(vouched, at, _)| (*vouched, *at))

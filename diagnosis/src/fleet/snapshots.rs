@@ -44,7 +44,8 @@ pub(super) fn newest<'a>(joined: &Joined<'a>) -> Option<Newest<'a>> {
         let at = s.newest.as_ref()?.at;
         Some(Newest { node: v.node, snapshots: s, at: v.dated(at) })
     });
-    all.max_by_key(|n| n.at)
+    // From an empty file nothing can be restored: any other is better.
+    all.max_by_key(|n| (n.snapshots.newest.as_ref().is_some_and(|s| s.size_bytes > 0), n.at))
 }
 
 /// The newest snapshot as data.
@@ -85,8 +86,15 @@ fn found(joined: &Joined<'_>, looks: &[(&str, &Fact<Snapshots>)]) -> Finding {
             _ => None,
         })
         .collect();
-    let also =
-        if unread.is_empty() { String::new() } else { format!("; not read on {}", names(&unread, NAMED)) };
+    let empty = known().filter(|(_, s)| s.newest.as_ref().is_some_and(|n| n.size_bytes == 0));
+    let empty: Vec<&str> = empty.map(|(node, _)| node).collect();
+    let mut also = String::new();
+    if !unread.is_empty() {
+        also.push_str(&format!("; not read on {}", names(&unread, NAMED)));
+    }
+    if !empty.is_empty() {
+        also.push_str(&format!("; the newest of {} is an empty file", names(&empty, NAMED)));
+    }
     let Some(newest) = newest(joined) else {
         return without(joined, looks, &unread);
     };
@@ -106,6 +114,17 @@ fn found(joined: &Joined<'_>, looks: &[(&str, &Fact<Snapshots>)]) -> Finding {
     };
     if newest.at > now.after(CLOCKS_APART) {
         return of_the_future(&words, newest.at.since(now), at);
+    }
+    if newest.snapshots.newest.as_ref().is_some_and(|s| s.size_bytes == 0) {
+        let message = format!(
+            "The newest etcd snapshot of every node that has one is an empty file, from which nothing can be restored: {words}; \
+             {kept}{storage}{also}."
+        );
+        return new(Status::False, Severity::Warn, R::EtcdSnapshotsMissing, message).advice(format!(
+            "See whether {} has room and the log of {} for \"snapshot\"; keep the older ones until a whole one was taken.",
+            newest.snapshots.folder,
+            names(&holders, NAMED)
+        ));
     }
     if now.since(newest.at) > STALE_AFTER {
         let message = format!(

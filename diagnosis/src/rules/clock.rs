@@ -246,6 +246,12 @@ pub(crate) fn offset(facts: &NodeFacts) -> Option<ClockOffset> {
     }
 }
 
+/// Whether the clock is kept by a time service, by the kernel's word, and nothing speaks against it: then it needs no measuring.
+pub(crate) fn keeps_time(facts: &NodeFacts) -> bool {
+    let clock = facts.checks.clock.as_ref().and_then(Fact::value);
+    clock.is_some_and(is_kept) && matches!(Standing::of(facts), Standing::Alone)
+}
+
 /// The agent has a coordinator, and the first word of it is on its way.
 fn is_asked(facts: &NodeFacts) -> bool {
     let agent = facts.checks.agent.as_ref().and_then(Fact::value);

@@ -68,7 +68,7 @@ pub(crate) fn judge(facts: &NodeFacts) -> Judgement {
     out.sorted()
 }
 
-pub(crate) use clock::offset as clock_offset;
+pub(crate) use clock::{keeps_time, offset as clock_offset};
 
 /// How old a check's last reading may be and still tell how things are. etcd is asked every few seconds, and every hour at the
 /// least (`[checks.etcd] poll`), as the coordinator has it (`fleet::reports`); no other check runs less often than once a day.

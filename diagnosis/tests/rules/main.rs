@@ -47,6 +47,7 @@ mod fleet_clock;
 mod fleet_data;
 mod fleet_etcd;
 mod fleet_ghosts;
+mod fleet_halves;
 mod fleet_ports;
 mod fleet_properties;
 mod fleet_reads;

@@ -40,10 +40,11 @@ pub(super) fn advice(tally: &Tally<'_>) -> String {
         n if n == missing => format!("Bring {who} back{even}; {goes_on}."),
         _ => format!("Bring {missing} of {who} back{even}; {goes_on}."),
     };
-    let elsewhere = match tally.may_be_cut_off() {
+    let elsewhere = match tally.may_be_cut_off() && !back.is_empty() {
         true => format!(
-            "First look from {who} (outrider check --only etcd there): if they serve, it is this node that is cut off, and only the \
-             way to them is to be mended. If not: "
+            "First look from {who} (outrider check --only etcd there): if they serve, it is {} that is cut off, and only the \
+             way to them is to be mended. If not: ",
+            if tally.seen_from.is_empty() { "this node" } else { "the one node that reports" }
         ),
         false => String::new(),
     };

@@ -12,6 +12,7 @@ use super::ghosts::{ghosts, standing};
 use super::peers::Compared;
 use super::quorum::{Health, Tally, quorum_of};
 use super::rebuilt::{Leftovers, kubernetes_nodes};
+use super::rivals::{self, Camp};
 use super::urls::Urls;
 use super::view::{self, Seen};
 use super::{learners, member, peers, versions};
@@ -65,6 +66,12 @@ pub(super) fn judge(
         let quorum = standing(tally, at);
         found.extend(learners::judge(etcd, list, &leftovers, quorum, stalled, (at, now)));
     }
+    // Whether the leader on another machine serves reads, this node does not know.
+    let own = |camp: &Camp<'_>| {
+        etcd.no_read_since.is_none() && etcd.local_status().is_some_and(|s| s.member_id == camp.leader)
+    };
+    let camps = view::camps(etcd, list);
+    found.extend(rivals::judge(&camps, list, own, (", as this node sees it", tally.election_timeout), at));
     found.extend(ghosts(tally, at));
     found.extend(unstarted(list, tally, at));
     found.extend(repeated_ids(repeated, at));

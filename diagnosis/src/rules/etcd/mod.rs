@@ -19,9 +19,10 @@ pub(crate) mod quorum;
 pub(crate) mod rebuilt;
 mod removal;
 pub(crate) mod restart;
+pub(crate) mod rivals;
 pub(crate) mod snapshots;
 mod space;
-mod split;
+pub(crate) mod split;
 pub(crate) mod spoilt;
 mod tally;
 pub(crate) mod urls;
@@ -94,7 +95,12 @@ fn no_list(
         format!("{answering} of {} endpoints answer", etcd.endpoints.len())
     };
     let what = format!("{answers}; the member list");
-    let unanswered = unanswered(condition_type.clone(), &what, list, severity, etcd).map(|finding| {
+    let all_silent = !etcd.endpoints.is_empty() && etcd.endpoints.iter().all(view::is_silent);
+    let unanswered = unanswered(condition_type.clone(), &what, list, severity, etcd).map(|mut finding| {
+        // That a list did not come in time is a small thing; that nobody answers is not.
+        if all_silent && finding.severity < Severity::Error {
+            (finding.reason, finding.severity) = (ReasonCode::EtcdNoMembers, Severity::Error);
+        }
         if answering > 0 || etcd.endpoints.is_empty() || view::refused_by_learner(list) {
             return finding;
         }

@@ -221,7 +221,10 @@ fn holds(tally: &Tally<'_>, at: Timestamp) -> Finding {
 
 fn lost(tally: &Tally<'_>, at: Timestamp) -> Finding {
     let from = match tally.may_be_cut_off() {
-        true => "; seen from this node alone, to which nothing comes back from them",
+        true if tally.seen_from.is_empty() => {
+            "; seen from this node alone, to which nothing comes back from them"
+        }
+        true => &format!("{}; nothing comes back to the one that reports from the others", tally.seen_from),
         false => tally.seen_from.as_str(),
     };
     let message = format!("Quorum is lost: {}; {}{from}.", tally.numbers(), tally.unhealthy());

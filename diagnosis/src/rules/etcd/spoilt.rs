@@ -12,6 +12,8 @@ use super::view::tells_of;
 pub(crate) enum Spoilt {
     /// A CORRUPT alarm is set on it: `EtcdSpace` tells.
     Corrupt,
+    /// It follows another leader than most, with writes of its own: `EtcdMembership` tells.
+    Rival,
     /// It was removed, or the cluster was reset on its server: `EtcdMemberHealthy` of that server tells.
     ByItsFolder,
 }

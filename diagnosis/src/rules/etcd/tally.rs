@@ -155,6 +155,8 @@ pub(crate) struct Tally<'a> {
     pub(crate) list_may_be_stale: bool,
     /// Who leads and how many see it so, to follow in the sentence; empty when that is not told.
     pub(crate) leader: String,
+    /// How many nodes looked.
+    pub(crate) looks: usize,
     /// Who looked, to end the sentence; empty for one node.
     pub(crate) seen_from: String,
     /// An alarm is set while which writes are refused, quorum or not.
@@ -249,6 +251,7 @@ impl Tally<'_> {
         let of = |spoilt| names(away.clone().filter(|v| v.spoilt == Some(spoilt)).map(|v| &*v.name), NAMED);
         for (who, why) in [
             (of(Spoilt::Corrupt), "a CORRUPT alarm is set there, see EtcdSpace"),
+            (of(Spoilt::Rival), "writes of its own may lie there, see EtcdMembership"),
             (of(Spoilt::ByItsFolder), "see EtcdMemberHealthy there, for what lies in its data folder"),
         ] {
             if !who.is_empty() {
@@ -261,7 +264,7 @@ impl Tally<'_> {
     /// Whether the one node that looked may be the one that is cut off: those it does not reach would be a quorum by themselves.
     pub(super) fn may_be_cut_off(&self) -> bool {
         let unreached = self.voters.iter().filter(|v| v.unreached && v.health == Health::Down).count();
-        self.seen_from.is_empty() && unreached >= quorum_of(self.voters.len())
+        self.looks <= 1 && unreached >= quorum_of(self.voters.len())
     }
 
     /// Names of the voters whose health is among `of`.

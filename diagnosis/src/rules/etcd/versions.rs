@@ -11,7 +11,7 @@ use outrider_protocol::{
     ConditionType, EtcdFacts, MemberList, ReasonCode as R, Severity, Status, Timestamp, UnknownCause,
 };
 
-use super::view::{answers_itself, display_name, endpoints_of};
+use super::view::{answers_itself, display_name, endpoints_of, is_of_another};
 use crate::finding::Finding;
 use crate::wording::{Count, Span, names};
 
@@ -34,6 +34,7 @@ fn parse(version: &str) -> Option<(u32, u32, u32)> {
 pub(super) fn apart(etcd: &EtcdFacts, list: &MemberList, at: Timestamp) -> Option<Finding> {
     let told = list.members.iter().map(|m| {
         let own = endpoints_of(etcd, m).filter(|e| answers_itself(e, m)).find_map(|e| e.status.value());
+        let own = own.filter(|s| !is_of_another(s, &list.cluster_id));
         (display_name(m), own.map(|s| s.version.as_str()))
     });
     let finding = judge(told, at);

@@ -11,6 +11,7 @@ use outrider_protocol::{
 use super::alarms;
 use super::quorum::{Ghost, Health, Proof, Tally, Voter, label};
 use super::rebuilt::{Rebuilt, has_node, kubernetes_nodes, stem};
+use super::rivals::{self, Camp};
 use super::spoilt;
 use super::urls::is_loopback;
 use crate::wording::Span;
@@ -113,6 +114,7 @@ pub(crate) fn tally<'a>(etcd: &'a EtcdFacts, list: &'a MemberList, now: Timestam
     let mut voters: Vec<Voter<'_>> = voters.collect();
     label(&mut voters);
     spoilt::mark(&mut voters, etcd, list);
+    rivals::mark(&mut voters, &camps(etcd, list), list);
     Tally {
         voters,
         cluster_id: &list.cluster_id,
@@ -123,11 +125,20 @@ pub(crate) fn tally<'a>(etcd: &'a EtcdFacts, list: &'a MemberList, now: Timestam
         no_read_since: etcd.no_read_since,
         list_may_be_stale: !list.linearizable,
         leader: String::new(),
+        looks: 1,
         seen_from: String::new(),
         alarmed: alarms::stop_writes(etcd),
         reset_on: if spoilt::is_reset(etcd) { vec!["this server"] } else { Vec::new() },
         snapshot: etcd.snapshots.as_ref().and_then(Fact::value).and_then(super::snapshots::known_words),
     }
+}
+
+/// Whom the voters of `list` follow, as one look at the endpoints shows it.
+pub(crate) fn camps<'a>(etcd: &'a EtcdFacts, list: &'a MemberList) -> Vec<Camp<'a>> {
+    let own =
+        |m: &'a Member| endpoints_of(etcd, m).filter(|e| answers_itself(e, m)).find_map(|e| e.status.value());
+    let voters = list.members.iter().filter(|m| !m.is_learner);
+    rivals::camps(voters.filter_map(own), &list.cluster_id)
 }
 
 /// The id of the member that an endpoint belongs to: who answered decides, then what the sensor matched.
@@ -290,7 +301,7 @@ fn endpoint_health(e: &EndpointFacts, cluster_id: &str, member: &Member, now: Ti
 
 /// What a member's answer says of it.
 pub(super) fn status_health(status: &EndpointStatus, cluster_id: &str) -> Seen {
-    if !cluster_id.is_empty() && !status.cluster_id.is_empty() && status.cluster_id != cluster_id {
+    if is_of_another(status, cluster_id) {
         let why = format!("belongs to another cluster ({})", status.cluster_id);
         return Seen { foreign: Some(status.cluster_id.clone()), ..Seen::new(Health::Down, why) };
     }
@@ -325,6 +336,15 @@ pub(crate) fn is_down(cause: &UnknownCause) -> bool {
             | UnknownCause::Unreachable
             | UnknownCause::Unavailable
     )
+}
+
+/// Whether nothing at all is heard from the endpoint, through no fault of the question.
+pub(crate) fn is_silent(e: &EndpointFacts) -> bool {
+    match &e.status {
+        Fact::Absent { .. } => true,
+        Fact::Unknown { cause, .. } => is_down(cause),
+        Fact::Known { .. } | Fact::NotApplicable { .. } => false,
+    }
 }
 
 /// How an endpoint is silent: where a person looks first hangs on it.
@@ -388,8 +408,12 @@ pub(crate) fn cluster_id(etcd: &EtcdFacts) -> &str {
 
 /// Whether `e` answered as a member of another cluster than `id` (a data folder begun anew at the old address, D10).
 pub(crate) fn is_foreign(e: &EndpointFacts, id: &str) -> bool {
-    let told = e.status.value().map_or("", |s| s.cluster_id.as_str());
-    !id.is_empty() && !told.is_empty() && told != id
+    e.status.value().is_some_and(|s| is_of_another(s, id))
+}
+
+/// Whether this answer is of another cluster than `id`, as far as both are told.
+pub(crate) fn is_of_another(status: &EndpointStatus, id: &str) -> bool {
+    !id.is_empty() && !status.cluster_id.is_empty() && status.cluster_id != id
 }
 
 /// The endpoints without those of another cluster: what such a one says of reads, alarms, sizes and indexes is its own.
