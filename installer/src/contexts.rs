@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use outrider_agent::net::Url;
-use outrider_coordinator::enrol::TokenText;
+use outrider_agent::report::Token;
 use serde::{Deserialize, Serialize};
 
 use crate::cli::Global;
@@ -41,7 +41,7 @@ impl Secret {
 
     /// Whether it has the form that every operator token has; what is wrong otherwise, without repeating it.
     pub(crate) fn check_form(&self, from: &str) -> anyhow::Result<()> {
-        self.0.parse::<TokenText>().map(drop).map_err(|problem| {
+        Token::parse(&self.0).map(drop).map_err(|problem| {
             UsageError(format!(
                 "{from} holds no operator token: {problem}. A token looks like OR1<hash>::<id>:<secret>; the first one is \
                  in operator.token in the coordinator's state folder"

@@ -15,9 +15,11 @@ mod contexts;
 mod exit;
 mod folders;
 mod input;
+#[cfg_attr(not(feature = "coordinator"), allow(dead_code, reason = "only `up` logs to a file"))]
 mod logging;
 mod output;
 mod show;
+#[cfg(feature = "coordinator")]
 mod simulate;
 mod up;
 

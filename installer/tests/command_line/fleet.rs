@@ -219,7 +219,7 @@ fn login_verifies_pins_and_keeps_the_token_to_itself() {
 
     // What is no token is said before anything is sent: nobody listens at this address.
     let bare = format!("OR1{}", fleet.token.split_once("::").unwrap().1);
-    for (token, word) in [("garbage", "OR1"), (bare.as_str(), "::"), (&fleet.token[..80], "cut short")] {
+    for (token, word) in [("garbage", "OR1"), (bare.as_str(), "::"), (&fleet.token[..80], "was it cut")] {
         let ended = home.run(["login", "https://127.0.0.1:1", "--token", token]).with_code(64);
         let ended = ended.says(&["--token holds no operator token", word, "operator.token"]);
         assert!(!ended.err.contains("TLS") && !ended.err.contains("refused"), "{ended:#?}");
