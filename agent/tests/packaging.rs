@@ -130,9 +130,10 @@ fn the_sandbox_leaves_what_the_sensors_need() {
 
 #[test]
 fn the_preset_names_units_that_exist() {
-    let preset =
-        std::fs::read_to_string(packaging().join("usr/lib/systemd/system-preset/80-outrider.preset"))
-            .unwrap();
+    let preset = ["80-outrider.preset", "80-outrider-coordinator.preset"].map(|name| {
+        std::fs::read_to_string(packaging().join("usr/lib/systemd/system-preset").join(name)).unwrap()
+    });
+    let preset = preset.concat();
     let units = units();
     for line in preset.lines().filter(|l| !l.is_empty() && !l.starts_with('#')) {
         let (verb, unit) = line.split_once(' ').unwrap();
