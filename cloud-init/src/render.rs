@@ -309,7 +309,7 @@ fn bindings(profile: Profile, request: &Request) -> Bindings {
             match request.token.as_ref().filter(|_| own) {
                 Some(_) => {
                     flags.insert("pinned");
-                    values.insert("trust", " --cacert pem".to_owned());
+                    values.insert("trust", " --cacert pem -K-".to_owned());
                 }
                 None => drop(values.insert("trust", String::new())),
             }

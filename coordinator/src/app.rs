@@ -9,6 +9,7 @@ use crate::enrol::{EnrolError, Registrar, Sighting};
 use crate::feed::Feed;
 use crate::fleet::saver::SavedNode;
 use crate::fleet::{Clock, Fleet, Node};
+use crate::install::Catalogue;
 use crate::latches::Latches;
 use crate::metrics::Metrics;
 use crate::pki::Authority;
@@ -33,6 +34,8 @@ pub(crate) struct App {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) latches: Arc<Latches>,
     pub(crate) said: Said,
+    /// What new machines install.
+    pub(crate) install: Catalogue,
     /// URL it is reached at.
     pub(crate) url: String,
     pub(crate) started_at: Timestamp,

@@ -13,6 +13,9 @@ use crate::store::{HistoryError, StoreError};
 /// The port agents and people reach a coordinator at, unless told otherwise.
 pub const DEFAULT_PORT: u16 = 8440;
 
+/// Where packages for new machines lie, unless told otherwise.
+pub const INSTALL_DIR: &str = "/usr/share/outrider/install";
+
 /// How a coordinator is to run.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -32,6 +35,8 @@ pub struct Options {
     pub history: Duration,
     /// Begin a new database where the old one is lost though its CA is there; refused otherwise.
     pub begin_anew: bool,
+    /// Folder of packages for new machines; one named `install` in the state folder goes before it.
+    pub install_dir: PathBuf,
     /// Limits on callers.
     pub limits: Limits,
 }
@@ -48,6 +53,7 @@ impl Default for Options {
             silent_after_intervals: 3,
             history: days(90),
             begin_anew: false,
+            install_dir: PathBuf::from(INSTALL_DIR),
             limits: Limits::default(),
         }
     }

@@ -20,6 +20,7 @@ use crate::enrol::{EnrolError, Registrar, Settings};
 use crate::feed::Feed;
 use crate::fleet::saver::{CLUSTERS, STATES, SavedNode};
 use crate::fleet::{Clock, Fleet};
+use crate::install::Catalogue;
 use crate::latches::{Latch, Latches};
 use crate::measured::Measured;
 use crate::metrics::Metrics;
@@ -164,6 +165,7 @@ async fn assemble<S: Store + History>(
         stopping: AtomicBool::new(false),
         following: Mutex::default(),
         said: Default::default(),
+        install: Catalogue::new(vec![options.state_dir.join("install"), options.install_dir]),
         begun_anew,
         connections: Arc::default(),
         fleet,

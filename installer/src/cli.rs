@@ -105,7 +105,7 @@ pub(crate) enum Command {
     Sync(SyncArgs),
     /// Judge cloud-init userdata, add to it, and write it
     ///
-    /// Offline: a file or a pipe in, and nothing is sent anywhere.
+    /// Offline: a file or a pipe in, and nothing is sent anywhere; `--agent coordinator` alone asks one for SHA-256.
     Userdata(Box<UserdataArgs>),
     /// Remember a coordinator and its operator token
     ///

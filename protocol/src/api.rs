@@ -114,6 +114,37 @@ pub struct CoordinatorView {
     pub not_ready: Vec<String>,
 }
 
+/// `GET /install/index.json`: what the coordinator has to install on a new machine, of its own version.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct InstallIndex {
+    /// `apiVersion` and `kind: InstallIndex`.
+    #[serde(flatten)]
+    pub meta: TypeMeta,
+    /// Version of the coordinator and of everything it serves.
+    pub version: String,
+    /// One a family and architecture, by name; empty when nothing was put there.
+    pub items: Vec<InstallFile>,
+}
+
+/// A file below `/install/`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct InstallFile {
+    /// Its name without a version, which stays the same: `outrider-agent-<architecture>.<tar.gz|deb|rpm>`.
+    pub name: String,
+    /// Its name in the coordinator's folder, with version and release; it is served by this one too.
+    pub file: String,
+    /// `tar`, `deb` or `rpm`.
+    pub family: String,
+    /// As `uname -m` says it: `x86_64` or `aarch64`.
+    pub architecture: String,
+    /// Bytes.
+    pub size: u64,
+    /// SHA-256 of its bytes, hex; the ETag as well.
+    pub sha256: String,
+}
+
 /// What `outrider up -o json` prints: the fleet as the embedded coordinator shows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

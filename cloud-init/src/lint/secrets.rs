@@ -25,7 +25,9 @@ pub(crate) fn kind_of(text: &str) -> Option<&'static str> {
     if text.len() < SHORTEST_MARK {
         return None;
     }
-    if let Some((_, kind)) = MARKS.iter().find(|(mark, _)| text.contains(mark)) {
+    // What a shell is to put there is not there yet.
+    let told = |mark: &str| text.split(mark).skip(1).any(|value| !value.starts_with('$'));
+    if let Some((_, kind)) = MARKS.iter().find(|(mark, _)| told(mark)) {
         return Some(kind);
     }
     if text.len() < SHORTEST_TOKEN {

@@ -95,11 +95,14 @@ fn what_is_left_out_leaves_no_trace() {
     assert!(!admin.contains("qemu") && !admin.contains("packages"), "{admin}");
     let own = render(Profile::K3sServer, &full(Agent::Url("https://outrider.example:8440/a.tgz".to_owned())))
         .unwrap();
-    assert!(own.contains("--cacert pem") && own.contains("/v1/ca |"), "{own}");
+    assert!(
+        own.contains("--cacert pem -K-") && own.contains("Bearer $(cat token)") && own.contains("/v1/ca |"),
+        "{own}"
+    );
     let other =
         render(Profile::K3sServer, &full(Agent::Url("https://outrider.example/a.tgz".to_owned()))).unwrap();
     assert!(
-        !other.contains("--cacert") && !other.contains("/v1/ca"),
+        !other.contains("--cacert") && !other.contains("Bearer") && !other.contains("/v1/ca"),
         "another port is another server: {other}"
     );
 }

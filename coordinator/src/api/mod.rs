@@ -11,6 +11,7 @@ pub(crate) mod error;
 mod events;
 mod health;
 mod heartbeat;
+mod install;
 mod labels;
 mod nodes;
 mod openapi;
@@ -91,6 +92,9 @@ fn handler(route: Route) -> MethodRouter<Arc<App>> {
         Route::ListRoots => get(authority::list),
         Route::RotateCa => post(authority::rotate),
         Route::RetireRoot => delete(authority::retire),
+        Route::GetInstall => get(install::instructions),
+        Route::GetInstallIndex => get(install::index),
+        Route::GetInstallFile => get(install::file),
         Route::Healthz => get(health::healthz),
         Route::Readyz => get(health::readyz),
         Route::Metrics => get(health::metrics),
@@ -165,7 +169,13 @@ async fn door(
     request: Request,
     next: Next,
 ) -> Response {
-    let response = match admit(&app, endpoint, &request) {
+    let mut admitted = admit(&app, endpoint, &request);
+    if admitted.is_ok() && endpoint.access == Access::Installer {
+        let connection = request.extensions().get::<Arc<Connection>>().cloned();
+        let headers = request.headers().clone();
+        admitted = install::check(&app, connection.as_deref(), &headers).await;
+    }
+    let response = match admitted {
         Ok(()) => in_our_words(next.run(request).await).await,
         Err(failure) => failure.into_response(),
     };
@@ -203,7 +213,8 @@ fn admit(app: &App, endpoint: &Endpoint, request: &Request) -> Answer<()> {
             .map_err(|wait| too_many("this address", wait))?,
     }
     match endpoint.access {
-        Access::Open => {}
+        // A token's standing lies in the store: asked for in the door itself.
+        Access::Open | Access::Installer => {}
         Access::Operator => operators::check(app, request.headers())?,
         Access::Node => node_of(app, connection, request.headers())?.check(app)?,
         Access::NodeEvenExpired => node_of(app, connection, request.headers())?.check_standing(app)?,

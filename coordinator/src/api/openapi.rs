@@ -2,9 +2,9 @@
 
 use http::header;
 use outrider_protocol::{
-    ApiError, ClusterView, CoordinatorView, EnrollRequest, EnrollResponse, EventView, Heartbeat, List,
-    NodeConfig, NodeLabels, NodeReport, NodeView, Peers, RenewRequest, ReportAck, RootView, TokenRequest,
-    TokenView,
+    ApiError, ClusterView, CoordinatorView, EnrollRequest, EnrollResponse, EventView, Heartbeat,
+    InstallIndex, List, NodeConfig, NodeLabels, NodeReport, NodeView, Peers, RenewRequest, ReportAck,
+    RootView, TokenRequest, TokenView,
 };
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -49,6 +49,10 @@ pub fn document() -> Value {
             "securitySchemes": {
                 "node": { "type": "mutualTLS", "description": "Client certificate of the coordinator's CA." },
                 "operator": { "type": "http", "scheme": "bearer", "description": "Operator token." },
+                "enrolment": {
+                    "type": "http", "scheme": "bearer",
+                    "description": "Enrolment token that would still let a node in; it is not used up by this.",
+                },
             },
         },
     })
@@ -74,6 +78,7 @@ fn operation(endpoint: &Endpoint, schemas: &mut SchemaGenerator) -> Value {
     let security = match endpoint.access {
         Access::Open => json!([]),
         Access::Operator => json!([{ "operator": [] }]),
+        Access::Installer => json!([{ "enrolment": [] }, { "node": [] }, { "operator": [] }]),
         Access::Node | Access::NodeEvenExpired => json!([{ "node": [] }]),
     };
     let mut operation = json!({
@@ -117,6 +122,7 @@ fn schema(name: &str, schemas: &mut SchemaGenerator) -> Option<Schema> {
         "Heartbeat" => reference::<Heartbeat>,
         "Peers" => reference::<Peers>,
         "CoordinatorView" => reference::<CoordinatorView>,
+        "InstallIndex" => reference::<InstallIndex>,
         "NodeView" => reference::<NodeView>,
         "NodeList" => reference::<List<NodeView>>,
         "ClusterView" => reference::<ClusterView>,

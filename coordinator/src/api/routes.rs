@@ -11,6 +11,8 @@ pub(crate) enum Access {
     NodeEvenExpired,
     /// A person or tool, by an operator token.
     Operator,
+    /// A machine that is to be a node, by an enrolment token that would still let one in; a node; an operator.
+    Installer,
     /// Anybody.
     Open,
 }
@@ -179,6 +181,19 @@ endpoints! {
     RetireRoot = DELETE "/v1/ca/roots/{generation}", Operator,
         [("force", "boolean", "true leaves those nodes out: they must enrol anew.")], Empty => [
         (200, Json("RootList"), "What is trusted now.")
+    ];
+    /// How to install the agent from here, by hand.
+    GetInstall = GET "/install/", Open, [], Empty => [(200, PLAIN, "Commands, a block a family.")];
+    /// The packages and archives that are served, with their SHA-256.
+    GetInstallIndex = GET "/install/index.json", Installer, [], Empty => [
+        (200, Json("InstallIndex"), "Of this coordinator's own version; one a family and architecture.")
+    ];
+    /// A package or archive, by its name with or without the version. `HEAD`, one `Range`, `If-Range` and `If-None-Match`
+    /// are understood; the ETag is the SHA-256.
+    GetInstallFile = GET "/install/{file}", Installer, [], Empty => [
+        (200, Text("application/octet-stream"), "All of it."),
+        (206, Text("application/octet-stream"), "The part that was asked for."),
+        (304, Empty, "It is the one that the caller has.")
     ];
     /// Whether the process lives.
     Healthz = GET "/healthz", Open, [], Empty => [(200, PLAIN, "It does.")];

@@ -97,6 +97,9 @@ struct ServeArgs {
     /// A node not heard for so many of its heartbeat intervals is silent.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     silent_after: u32,
+    /// Folder of packages for new machines, served below /install/; `install` in the state folder goes before it.
+    #[arg(long, value_name = "DIR", env = "OUTRIDER_INSTALL", default_value = outrider_coordinator::INSTALL_DIR)]
+    install_dir: PathBuf,
     /// Most connections at once [default: as many as files may be open, less a reserve].
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     max_connections: usize,

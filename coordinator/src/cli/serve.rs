@@ -29,6 +29,7 @@ pub(super) async fn run(args: ServeArgs, state_dir: PathBuf) -> anyhow::Result<(
         silent_after_intervals: args.silent_after,
         history: args.history,
         begin_anew: args.begin_anew,
+        install_dir: args.install_dir,
         limits: Limits { connections: args.max_connections, ..Limits::default() },
     };
     let coordinator = start(options).await?;

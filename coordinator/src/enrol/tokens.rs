@@ -269,6 +269,18 @@ impl Registrar {
         Ok((decode(&entry)?, entry.revision))
     }
 
+    /// Whether `token` would still let a node in at `now`; nothing of it is used up.
+    pub async fn check_enrolment(&self, token: &str, now: Timestamp) -> Result<(), EnrolError> {
+        let text: TokenText = token.parse()?;
+        if !self.authority.trusts(&text.pin) {
+            return Err(EnrolError::CaMismatch { pinned: text.pin, ours: self.authority.pin() });
+        }
+        let (record, _) = self.token(&text.id).await?;
+        record.check(&text)?;
+        let used = self.index().uses(&record.id);
+        record.check_new(used, now)
+    }
+
     /// Revokes a token; the nodes it admitted stay.
     pub async fn revoke_token(&self, id: &str, now: Timestamp) -> Result<TokenView, EnrolError> {
         let (mut record, revision) = self.token(id).await?;

@@ -109,7 +109,8 @@ impl Bed {
         self.enrol_by(&token, name, cluster).await
     }
 
-    async fn enrol_by(&self, token: &str, name: &str, cluster: &str) -> Agent {
+    /// Enrols a node by a token that there is.
+    pub async fn enrol_by(&self, token: &str, name: &str, cluster: &str) -> Agent {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
         let request = enroll_request(name, cluster, token, &csr(&key));
         let (status, body) = self.stranger().post("/v1/enroll", &request).await;

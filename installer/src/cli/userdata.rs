@@ -56,12 +56,13 @@ pub(crate) struct OursArgs {
     /// Load balancer in front of Rancher that the node watches (profiles rancher-ha-server, rancher-ha-agent, k3s-server)
     #[arg(long, value_name = "URL")]
     pub(crate) load_balancer: Option<String>,
-    /// Where the agent comes from: image (installed there), package or package:NAME (of a repository the image knows), the
-    /// path of a .tar.gz, .deb or .rpm in the image, or the https URL of one, in which {arch} is what `uname -m` says. At the
-    /// coordinator's own host and port the CA is the one that the token pins [default: image]
+    /// Where the agent comes from: image (installed there), package or package:NAME (of a repository the image knows),
+    /// coordinator or coordinator:tar|deb|rpm (the first coordinator serves it, and is asked now for its SHA-256), the path of
+    /// a .tar.gz, .deb or .rpm in the image, or the https URL of one, in which {arch} is what `uname -m` says. At the
+    /// coordinator's own host and port the CA is the one that the token pins, and the token is shown [default: image]
     #[arg(long, value_name = "SOURCE")]
     pub(crate) agent: Option<String>,
-    /// SHA-256 of what is downloaded; of several architectures each as x86_64=HEX
+    /// SHA-256 of what is downloaded; of several architectures each as x86_64=HEX. With --agent coordinator nobody is asked then
     #[arg(long, value_name = "[ARCH=]HEX")]
     pub(crate) sha256: Vec<String>,
     /// Where the QEMU guest agent comes from: package, image, the path of a .deb or .rpm in the image, or none

@@ -14,13 +14,13 @@ use crate::input;
 use crate::output::{Screen, UsageError, text};
 
 /// Runs the command. Nothing is written where something is refused.
-pub(super) fn run(args: &UserdataMergeArgs, screen: &mut Screen) -> anyhow::Result<Exit> {
+pub(super) async fn run(args: &UserdataMergeArgs, screen: &mut Screen) -> anyhow::Result<Exit> {
     if args.files.iter().filter(|file| *file == Path::new("-")).count() > 1 {
         return Err(UsageError("standard input can be one of the files, not several".to_owned()).into());
     }
     let ours = match (args.profile, args.files.as_slice()) {
-        (Some(profile), _) => Some(ours::rendered(profile, &args.ours)?),
-        (None, [_]) => Some(ours::rendered(Profile::HarvesterVm, &args.ours)?),
+        (Some(profile), _) => Some(ours::rendered(profile, &args.ours).await?),
+        (None, [_]) => Some(ours::rendered(Profile::HarvesterVm, &args.ours).await?),
         (None, _) if args.ours.given() => {
             let message = "with several files, what is ours is added only with --profile; name one";
             return Err(UsageError(message.to_owned()).into());

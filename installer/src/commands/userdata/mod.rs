@@ -1,4 +1,5 @@
-//! `outrider userdata`: cloud-init userdata judged, merged and written; offline.
+//! `outrider userdata`: cloud-init userdata judged, merged and written. Offline, but for `--agent coordinator`, which asks for
+//! SHA-256.
 
 mod lint;
 mod merge;
@@ -23,8 +24,8 @@ const USERDATA: Wanted = Wanted { max_bytes: 4 << 20, what: "userdata" };
 pub(crate) async fn run(args: UserdataArgs, screen: &mut Screen) -> anyhow::Result<Exit> {
     match args.command {
         UserdataCommand::Lint(args) => lint::run(args, screen).await,
-        UserdataCommand::Merge(args) => merge::run(&args, screen),
-        UserdataCommand::Render(args) => render::run(&args, screen),
+        UserdataCommand::Merge(args) => merge::run(&args, screen).await,
+        UserdataCommand::Render(args) => render::run(&args, screen).await,
     }
 }
 

@@ -5,16 +5,63 @@ use std::path::Path;
 use anyhow::Context as _;
 use outrider_agent::report::Token;
 use outrider_cloud_init::render::{Agent, GuestAgent, Problem, Profile, Request, render};
+use outrider_protocol::InstallIndex;
 
 use crate::cli::OursArgs;
+use crate::client::Client;
+use crate::contexts::{Endpoint, Secret};
 use crate::input::{self, Wanted};
 use crate::output::UsageError;
 
 const TOKEN: Wanted = Wanted { max_bytes: 64 << 10, what: "token" };
 
 /// The userdata for `profile`.
-pub(super) fn rendered(profile: Profile, args: &OursArgs) -> anyhow::Result<String> {
-    render(profile, &request(args)?).map_err(|problems| refused(&problems))
+pub(super) async fn rendered(profile: Profile, args: &OursArgs) -> anyhow::Result<String> {
+    let mut request = request(args)?;
+    if let Some(family) = args.agent.as_deref().and_then(of_coordinator) {
+        from_coordinator(&mut request, family?).await?;
+    }
+    render(profile, &request).map_err(|problems| refused(&problems))
+}
+
+/// The family that `coordinator` or `coordinator:FAMILY` asks for: an archive where none is said, which suits every image.
+fn of_coordinator(word: &str) -> Option<Result<&str, UsageError>> {
+    let family = match word.strip_prefix("coordinator")? {
+        "" => "tar",
+        rest => rest.strip_prefix(':')?,
+    };
+    let message = || format!("--agent: the coordinator serves tar, deb and rpm, and no {family:?}");
+    Some(if ["tar", "deb", "rpm"].contains(&family) { Ok(family) } else { Err(UsageError(message())) })
+}
+
+/// The agent that the first coordinator serves, with the SHA-256 that it tells now, over TLS with the CA that the token pins.
+/// With --sha256 nobody is asked.
+async fn from_coordinator(request: &mut Request, family: &str) -> anyhow::Result<()> {
+    let (Some(url), Some(token)) = (request.coordinators.first(), &request.token) else {
+        let message = "--agent coordinator: name the coordinator with --coordinator and give an enrolment token; what it \
+                       serves is for who may become a node";
+        return Err(UsageError(message.to_owned()).into());
+    };
+    let url = url.trim_end_matches('/');
+    let ending = if family == "tar" { "tar.gz" } else { family };
+    request.agent = Agent::Url(format!("{url}/install/outrider-agent-{{arch}}.{ending}"));
+    if !request.sha256.is_empty() {
+        return Ok(());
+    }
+    let endpoint = Endpoint::new(url, Secret::new(token), None, "--coordinator".to_owned())?;
+    let index: InstallIndex = Client::new(endpoint).await?.get("/install/index.json").await.context(
+        "the SHA-256 of what the coordinator serves cannot be asked for; with --sha256 nobody is asked",
+    )?;
+    let sums = index.items.iter().filter(|item| item.family == family);
+    request.sha256 = sums.map(|item| (Some(item.architecture.clone()), item.sha256.clone())).collect();
+    if request.sha256.is_empty() {
+        anyhow::bail!(
+            "the coordinator at {url} serves no {family} of its version {}: put what packaging/build makes into its folder of \
+             packages (`outrider-coordinator serve --install-dir`)",
+            index.version
+        );
+    }
+    Ok(())
 }
 
 /// Everything that was wrong with the options, a line each.
@@ -54,7 +101,7 @@ fn read(file: &Path) -> anyhow::Result<String> {
 fn agent(word: &str) -> Agent {
     match word {
         "image" => Agent::Image,
-        "package" => Agent::Package("outrider".to_owned()),
+        "package" => Agent::Package("outrider-agent".to_owned()),
         path if path.starts_with('/') => Agent::File(path.to_owned()),
         _ => match word.strip_prefix("package:") {
             Some(name) => Agent::Package(name.to_owned()),

@@ -8,7 +8,7 @@ use crate::exit::Exit;
 use crate::output::{Screen, UsageError};
 
 /// Runs the command.
-pub(super) fn run(args: &UserdataRenderArgs, screen: &mut Screen) -> anyhow::Result<Exit> {
+pub(super) async fn run(args: &UserdataRenderArgs, screen: &mut Screen) -> anyhow::Result<Exit> {
     let network = network(&args.network)?;
     let text = match (args.format, args.profile) {
         (RenderFormat::Network, _) => network.ok_or_else(|| {
@@ -16,7 +16,7 @@ pub(super) fn run(args: &UserdataRenderArgs, screen: &mut Screen) -> anyhow::Res
         })?,
         (_, None) => return Err(UsageError("--profile: say what the machine is".to_owned()).into()),
         (format, Some(profile)) => {
-            let userdata = ours::rendered(profile, &args.ours)?;
+            let userdata = ours::rendered(profile, &args.ours).await?;
             let default =
                 if format == RenderFormat::RancherMachinePool { "fleet-default" } else { "default" };
             let namespace = args.namespace.as_deref().unwrap_or(default);
