@@ -157,6 +157,13 @@ fn strangers(options: &Options, table: &Shared) {
     fault.show(&mut bed, table, &mut |bed| bed.restore_alone(2), &mut |bed| bed.return_from_restore(2));
 
     let fault = Fault {
+        fault: "split brain under one id",
+        made: "one of three started with --force-new-cluster, the others go on",
+        reason: "EtcdSplitBrain",
+    };
+    fault.show(&mut bed, table, &mut |bed| bed.begin_anew(2), &mut |bed| bed.return_from_restore(2));
+
+    let fault = Fault {
         fault: "another cluster's client certificate",
         made: "client.crt and client.key of another CA on one node",
         reason: "Unauthenticated",

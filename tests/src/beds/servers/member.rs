@@ -43,6 +43,8 @@ pub(super) struct Start<'a> {
     pub(super) quota_bytes: u64,
     pub(super) initial_cluster: &'a str,
     pub(super) state: &'static str,
+    /// Begins a cluster of its own from the data that lies there.
+    pub(super) force_new: bool,
 }
 
 impl Server {
@@ -118,6 +120,9 @@ impl Server {
         );
         if start.quota_bytes > 0 {
             config.push_str(&format!("quota-backend-bytes: {}\n", start.quota_bytes));
+        }
+        if start.force_new {
+            config.push_str("force-new-cluster: true\n");
         }
         self.home.put(&format!("{DATA}/{ETCD}/config"), &config)?;
         let log = File::options().create(true).append(true).open(self.etcd_log_file())?;

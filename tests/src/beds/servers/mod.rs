@@ -7,7 +7,7 @@ mod pki;
 mod programs;
 
 use std::net::IpAddr;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -181,12 +181,17 @@ impl Servers {
 
     /// Starts member `i` with the data that lies there.
     pub fn start_etcd(&mut self, i: usize) -> Result<()> {
+        self.start_etcd_as(i, false)
+    }
+
+    fn start_etcd_as(&mut self, i: usize, force_new: bool) -> Result<()> {
         let start = Start {
             programs: &self.options.etcd,
             timing: self.options.timing,
             quota_bytes: self.options.quota_bytes,
             initial_cluster: &self.initial_cluster,
             state: if i < usize::from(self.options.members) { "new" } else { "existing" },
+            force_new,
         };
         self.servers[i].start_etcd(&start)
     }
@@ -408,7 +413,17 @@ impl Servers {
         self.start_etcd(i)
     }
 
-    /// Puts back what lay there before the restore.
+    /// Begins a cluster anew on server `i` from its own data, while the others go on: one more under the same id.
+    pub fn begin_anew(&mut self, i: usize) -> Result<()> {
+        self.servers[i].stop_etcd()?;
+        let data = self.servers[i].etcd_data();
+        let copied =
+            Command::new("cp").arg("-a").arg(data.join("member")).arg(data.join("member-before")).status()?;
+        ensure!(copied.success(), "the data could not be copied");
+        self.start_etcd_as(i, true)
+    }
+
+    /// Puts back what lay there before the restore, or before it was begun anew.
     pub fn return_from_restore(&mut self, i: usize) -> Result<()> {
         self.servers[i].stop_etcd()?;
         let data = self.servers[i].etcd_data();
