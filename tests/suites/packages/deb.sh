@@ -48,6 +48,7 @@ is "the coordinator is not started by its installation" "disabled inactive" "$(e
 bed systemctl enable --now --quiet outrider-coordinator.service
 dpkg_i old
 until_true 20 "the agent runs" active
+is "journalctl knows our messages" "$(grep -c '^-- ' packaging/usr/lib/systemd/catalog/outrider.catalog)" "$(bed journalctl --list-catalog | grep -cFf <(sed -n 's/^-- //p' packaging/usr/lib/systemd/catalog/outrider.catalog))"
 is "a first installation enables and starts" "enabled active enabled" "$(state) $(enabled outrider-helper.socket)"
 bed sh -c 'STATE_DIRECTORY=/var/lib/outrider-coordinator outrider-coordinator token create >/etc/outrider/token 2>/dev/null &&
     chgrp outrider /etc/outrider/token && chmod 640 /etc/outrider/token &&
