@@ -422,7 +422,8 @@ fn called_wrongly_a_check_is_unknown_and_the_rest_a_usage_error() {
     let told = home.run(["explain", "etcdquorumlost"]).with_code(0).out;
     assert!(told.starts_with("EtcdQuorumLost: ") && told.contains("\n## What to do\n"), "{told}");
     for condition in ["EtcdQuorum", "OutriderEtcdQuorum"] {
-        home.run(["explain", condition]).with_code(0).says(&["EtcdQuorumLost", "error"]);
+        let told = home.run(["explain", condition]).with_code(0).out;
+        assert!(told.contains("EtcdQuorumLost") && told.contains("error"), "{told}");
     }
     home.run(["explain", "Nonsense"]).with_code(64).says(&["no reason and no condition \"Nonsense\""]);
     assert!(home.run(["--version"]).with_code(0).out.starts_with("outrider "));
