@@ -219,6 +219,9 @@ pub struct Snapshots {
     /// The newest; absent when there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub newest: Option<SnapshotFile>,
+    /// A newer file with the name of one that is too small to be a snapshot, empty for instance; it is not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub too_small: Option<SnapshotFile>,
     /// The configuration sends them to object storage as well, whose contents are not looked at.
     #[serde(default)]
     pub object_storage: bool,

@@ -104,6 +104,53 @@ fn nothing_joins_again_in_place_of_a_ghost() {
 }
 
 #[test]
+fn of_a_member_that_was_removed_only_the_alarm_is_left() {
+    for n in [1, 2, 3, 5] {
+        for also_full in [false, true] {
+            let e = etcd(n).with(|e| {
+                corrupt(e, &[95]);
+                if let (Fact::Known { value, .. }, true) = (&mut e.alarms, also_full) {
+                    value.push(AlarmFacts { member_id: id(95), kind: "NOSPACE".into() });
+                }
+            });
+            let f = found(e.clone(), ConditionType::EtcdSpace);
+            let who = format!("set on {}, which the member list does not have any more", id(95));
+            let words = [
+                who.as_str(),
+                "nothing is to be replaced",
+                "an alarm stays when its member is removed",
+                "disarm",
+            ];
+            expect(&f, Status::False, Severity::Error, ReasonCode::EtcdCorrupt, &words);
+            for against in
+                ["a person replaces", "joined again", "only voter", "remove no member", "of the others"]
+            {
+                assert!(!f.advice.contains(against) && !f.message.contains(against), "{against}: {f:#?}");
+            }
+            assert_eq!(f.advice.contains("hashkv"), n > 1, "{f:#?}");
+            assert_eq!(f.message.contains("NOSPACE"), also_full);
+            // To clear it needs a quorum.
+            let lost = e.with(|e| {
+                orphan(e, 1);
+                (2..=n).for_each(|i| kill(e, i, 600));
+            });
+            let f = found(lost, ConditionType::EtcdSpace);
+            assert!(f.advice.starts_with("First see EtcdQuorum: no quorum holds now"), "{f:#?}");
+        }
+    }
+    // Beside one that is still a member nothing is different for that one.
+    let f = found(etcd(3).with(|e| corrupt(e, &[2, 95])), ConditionType::EtcdSpace);
+    let words = ["set on n2: its data differs", &format!("set on {} too", id(95)), "a person replaces it"];
+    expect(&f, Status::False, Severity::Error, ReasonCode::EtcdCorrupt, &words);
+    // Without a list nobody can say that it is gone.
+    let e = etcd(3).with(|e| {
+        corrupt(e, &[95]);
+        e.members = unknown(UnknownCause::TimedOut);
+    });
+    assert!(found(e, ConditionType::EtcdSpace).advice.contains("who the members are is not known"));
+}
+
+#[test]
 fn servers_are_neither_added_nor_taken_away_over_an_alarm() {
     for (n, kind) in [(1, "CORRUPT"), (2, "CORRUPT"), (4, "CORRUPT"), (4, "NOSPACE")] {
         let e = etcd(n).with(|e| {

@@ -5,7 +5,7 @@ use outrider_protocol::*;
 
 use crate::etcd_verdict::etcd_node;
 use crate::only;
-use crate::world::{Change, ago, etcd, kill, known, orphan, status_mut, unknown};
+use crate::world::{Change, etcd, kill, known, orphan, status_mut, unknown};
 
 /// n1 is left without a leader, n2 is down, and n3 was begun anew alone: it answers reads, for its own cluster.
 fn impostor() -> EtcdFacts {
@@ -80,22 +80,6 @@ fn who_could_not_be_asked_is_not_promised_as_reserve() {
     });
     let f = only(&judge(&etcd_node(e)), ConditionType::EtcdQuorum);
     assert!(f.advice.contains("0 to 1 more of 5 may fail"), "{f:?}");
-}
-
-#[test]
-fn an_empty_file_is_no_snapshot() {
-    let newest = Some(SnapshotFile { name: "etcd-snapshot-n1".into(), at: ago(3600), size_bytes: 0 });
-    let e = etcd(3).with(|e| {
-        e.snapshots = Some(known(Snapshots {
-            folder: "/snapshots".into(),
-            count: 1,
-            newest,
-            object_storage: false,
-            schedule_disabled: false,
-        }));
-    });
-    let f = only(&judge(&etcd_node(e)), ConditionType::EtcdSnapshots);
-    assert_eq!(f.reason, ReasonCode::EtcdSnapshotsMissing, "{f:?}");
 }
 
 #[test]

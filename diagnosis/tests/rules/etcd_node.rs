@@ -244,6 +244,7 @@ pub(crate) fn snapshots(age: u64, change: impl FnOnce(&mut Snapshots)) -> Option
         folder: "/snapshots".into(),
         count: 5,
         newest: Some(SnapshotFile { name: "etcd-snapshot-n1".into(), at: ago(age), size_bytes: 50_000_000 }),
+        too_small: None,
         object_storage: false,
         schedule_disabled: false,
     };
@@ -282,6 +283,53 @@ fn the_age_of_the_newest_snapshot() {
     for snapshots in [None, Some(Fact::not_applicable("external datastore", world::now()))] {
         let j = judge(&etcd_node(etcd(3).with(|e| e.snapshots = snapshots.clone())));
         assert!(j.findings.iter().all(|f| f.condition_type != ConditionType::EtcdSnapshots));
+    }
+}
+
+#[test]
+fn from_what_is_too_small_nothing_is_restored_and_the_one_before_it_is_named() {
+    let file =
+        |name: &str, age, size_bytes| Some(SnapshotFile { name: name.into(), at: ago(age), size_bytes });
+    let old = || file("etcd-snapshot-n1-1", 12 * 3600, 50_000_000);
+    let older_agent = |size| snapshots(0, |s| s.newest = file("etcd-snapshot-n1-2", 60, size));
+    for (snapshots, words, offered) in [
+        (
+            snapshots(0, |s| (s.newest, s.too_small) = (old(), file("etcd-snapshot-n1-2", 60, 0))),
+            [
+                "etcd-snapshot-n1-2 is empty",
+                "the newest that can be used is etcd-snapshot-n1-1 (50.0 MB) of ",
+            ],
+            "Which is the newest snapshot (etcd-snapshot-n1-1 (50.0 MB) of ",
+        ),
+        (
+            snapshots(0, |s| (s.newest, s.too_small) = (old(), file("etcd-snapshot-n1-2.zip", 60, 22))),
+            ["etcd-snapshot-n1-2.zip has only 22 bytes", "the newest that can be used is etcd-snapshot-n1-1"],
+            "Which is the newest snapshot (etcd-snapshot-n1-1 (50.0 MB) of ",
+        ),
+        (
+            snapshots(0, |s| {
+                (s.newest, s.too_small, s.count) = (None, file("etcd-snapshot-n1-2", 60, 10), 0)
+            }),
+            ["etcd-snapshot-n1-2 has only 10 bytes", "no other was seen"],
+            "(none that can be used is known in /snapshots: etcd-snapshot-n1-2 has only 10 bytes)",
+        ),
+        // As an agent tells it that counts such a file.
+        (
+            older_agent(0),
+            ["etcd-snapshot-n1-2 is empty", "no other was seen"],
+            "(none that can be used is known in /snapshots: etcd-snapshot-n1-2 is empty)",
+        ),
+    ] {
+        let f = found(etcd(3).with(|e| e.snapshots = snapshots.clone()), ConditionType::EtcdSnapshots);
+        expect(&f, Status::False, Severity::Warn, ReasonCode::EtcdSnapshotsMissing, &words);
+        let lost = etcd(3).with(|e| {
+            orphan(e, 1);
+            world::kill(e, 2, 60);
+            world::kill(e, 3, 60);
+            e.snapshots = snapshots;
+        });
+        let f = found(lost, ConditionType::EtcdQuorum);
+        assert!(f.advice.contains(offered), "{f:#?}");
     }
 }
 

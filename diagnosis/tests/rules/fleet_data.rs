@@ -16,6 +16,7 @@ fn snapshots(age: Option<u64>, change: impl FnOnce(&mut Snapshots)) -> Option<Fa
         folder: "/snapshots".into(),
         count: u32::from(newest.is_some()),
         newest,
+        too_small: None,
         object_storage: false,
         schedule_disabled: false,
     };

@@ -261,6 +261,7 @@ fn spoil(e: &mut EtcdFacts, fault: usize) {
                 folder: "/snapshots".into(),
                 count: 0,
                 newest: None,
+                too_small: None,
                 object_storage: false,
                 schedule_disabled: false,
             }));

@@ -139,7 +139,7 @@ fn four_screens() {
         }
         let snapshots = format!("{RKE2}/server/db/snapshots");
         fs::create_dir_all(&snapshots).unwrap();
-        fs::write(format!("{snapshots}/etcd-snapshot-n1-1796000000"), "a snapshot").unwrap();
+        fs::write(format!("{snapshots}/etcd-snapshot-n1-1796000000"), vec![b'x'; 4 * 4096]).unwrap();
 
         screen(&node, "well", |s| s.contains("Quorum holds: 3 voters, quorum 2, 3 healthy"));
 

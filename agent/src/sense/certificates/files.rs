@@ -5,8 +5,8 @@ use std::io;
 use outrider_protocol::{CertificateFacts, CertificateFile, CertificateUse, Fact, Timestamp, UnknownCause};
 use rustls::pki_types::CertificateDer;
 
-use super::key;
 use super::node::Wanted;
+use super::{key, node};
 use crate::net::{Failure, certificate};
 use crate::sense::{SenseContext, file};
 
@@ -60,7 +60,9 @@ pub(super) fn read(cx: &SenseContext, wanted: &Wanted, names: &[String]) -> Read
     read.file.modified = modified;
     read.file.key = key::beside(&wanted.path)
         .filter(|_| !matches!(wanted.usage, CertificateUse::Authority | CertificateUse::Foreign))
-        .and_then(|key| Some(key::belongs(cx, &key, chain.first()?)));
+        .and_then(|key| Some(key::belongs(cx, &key, chain.first()?)))
+        // A copy that a person left here may well have none.
+        .filter(|key| !matches!(key, Fact::Absent { .. }) || node::is_known(&wanted.path));
     read.chain = chain;
     read
 }

@@ -63,7 +63,11 @@ pub(in crate::sense) fn belongs(cx: &SenseContext, path: &Path, leaf: &[u8]) -> 
     let read = cx.opener.open(path).and_then(|open| file::read_bounded(open, file::SMALL));
     let bytes = match read {
         Ok(bytes) => bytes,
-        // A link, a folder, a file too large: what may not be read says nothing of what is in it.
+        // Whoever opens a folder, a pipe or a device finds no key in it.
+        Err(e) if is_no_file(&e) => {
+            return Fact::unknown(UnknownCause::InvalidInput, e.to_string(), source, cx.now());
+        }
+        // A link that is not followed, a file too large: what may not be read says nothing of what is in it.
         Err(e) if e.kind() == std::io::ErrorKind::InvalidInput => {
             return Fact::unknown(UnknownCause::Unsupported, e.to_string(), source, cx.now());
         }
@@ -76,6 +80,11 @@ pub(in crate::sense) fn belongs(cx: &SenseContext, path: &Path, leaf: &[u8]) -> 
         }
         Err(failure) => failure.into_fact(source, cx.now()),
     }
+}
+
+/// Whether the opener, or the root helper for it, found something there that is no regular file.
+fn is_no_file(error: &std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::InvalidInput && error.to_string().ends_with("not a regular file")
 }
 
 #[cfg(test)]
@@ -129,6 +138,34 @@ mod tests {
         }
         machine.write("/a.key", "garbage");
         assert!(matches!(at("/a.key"), Fact::Unknown { cause: UnknownCause::InvalidInput, .. }));
+    }
+
+    #[test]
+    fn what_is_no_regular_file_holds_no_key_and_what_may_not_be_read_is_not_known() {
+        let machine = Machine::new();
+        let (leaf, key) = pair(&rcgen::PKCS_ECDSA_P256_SHA256);
+        let at = |path: &str| belongs(&machine.cx(), Path::new(path), &leaf);
+        let on_disk = |path: &str| machine.cx().path(path);
+        machine.write("/folder.key/x", "");
+        nix::unistd::mkfifo(&on_disk("/pipe.key"), nix::sys::stat::Mode::S_IRUSR).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", on_disk("/zero.key")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(on_disk("/socket.key")).unwrap();
+        for (path, words) in [
+            ("/folder.key", "a folder"),
+            ("/pipe.key", "a pipe"),
+            ("/zero.key", "a device"),
+            ("/socket.key", "a socket"),
+        ] {
+            let fact = at(path);
+            assert!(
+                matches!(&fact, Fact::Unknown { cause: UnknownCause::InvalidInput, detail, .. } if detail.starts_with(words)),
+                "{fact:?}"
+            );
+        }
+        machine.write("/large.key", &format!("{key}{}", " ".repeat(file::SMALL as usize)));
+        assert!(matches!(at("/large.key"), Fact::Unknown { cause: UnknownCause::Unsupported, .. }));
+        std::os::unix::fs::symlink("nowhere", on_disk("/gone.key")).unwrap();
+        assert!(matches!(at("/gone.key"), Fact::Absent { .. }));
     }
 
     #[test]

@@ -60,6 +60,22 @@ const KNOWN: [&str; 41] = [
 /// Most names of this node that are kept.
 const MAX_NAMES: usize = 16;
 
+/// Whether this is a name of RKE2's, K3s', kubeadm's or RKE1's own, and no copy that a person left there.
+pub(super) fn is_known(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| KNOWN.contains(&name) || is_of_rke1(name))
+}
+
+/// RKE1 names what it makes after who uses it, and etcd's and the kubelet's after an address besides (D21).
+fn is_of_rke1(name: &str) -> bool {
+    let Some(stem) = name.strip_prefix("kube-").and_then(|name| name.strip_suffix(".pem")) else {
+        return false;
+    };
+    stem.starts_with("etcd-")
+        || stem.starts_with("kubelet-")
+        || matches!(stem, "node" | "proxy" | "admin" | "apiserver-proxy-client")
+}
+
 /// A node with certificates.
 pub(super) struct Node {
     pub(super) distribution: Distribution,
@@ -179,14 +195,11 @@ impl Node {
             let path = Some(&wanted.path);
             self.ports.iter().any(|port| port.file.as_ref() == path || port.authority.as_ref() == path)
         };
-        let is_known = |wanted: &Wanted| {
-            wanted.path.file_name().and_then(|name| name.to_str()).is_some_and(|name| KNOWN.contains(&name))
-        };
         let mut ranked: Vec<(u8, Wanted)> = Vec::with_capacity(self.files.len());
         for wanted in &self.files {
             let rank = match wanted.usage {
                 _ if of_a_port(wanted) => 0,
-                _ if is_known(wanted) => 1,
+                _ if is_known(&wanted.path) => 1,
                 CertificateUse::Authority => 2,
                 _ => 3,
             };

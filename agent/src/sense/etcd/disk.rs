@@ -11,6 +11,7 @@ use super::discover::Found;
 use super::expected::{self, Configured};
 use super::process::Process;
 use crate::net::Failure;
+use crate::sense::folder::Entry;
 use crate::sense::{Folder, SenseContext};
 
 /// Configuration and folders are read again after this long; a pass for another reason takes what the last look saw.
@@ -137,20 +138,43 @@ fn snapshots(cx: &SenseContext, settings: Option<&SnapshotSettings>, now: Timest
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Folder::default(),
         Err(e) => return Fact::from_io(&e, source, now),
     };
-    // etcd writes `NAME.part` until the snapshot is whole (etcd-io/etcd, `client/v3/snapshot/v3_snapshot.go`).
-    let whole = |name: &str| !name.ends_with(".part") && !name.starts_with('.');
-    let files = folder.entries.iter().filter(|entry| entry.file && entry.size > 0 && whole(&entry.name));
-    let newest = files.clone().max_by_key(|entry| entry.modified_ms).map(|entry| SnapshotFile {
-        name: entry.name.clone(),
-        at: Timestamp::from_millis(entry.modified_ms),
-        size_bytes: entry.size,
-    });
+    let named = folder.entries.iter().filter(|entry| entry.file && is_named_so(&entry.name));
+    let (usable, small): (Vec<&Entry>, Vec<&Entry>) =
+        named.partition(|entry| entry.size >= least_size(&entry.name));
+    let newest_of = |entries: &[&Entry]| {
+        let newest = entries.iter().max_by_key(|entry| entry.modified_ms)?;
+        Some(SnapshotFile {
+            name: newest.name.clone(),
+            at: Timestamp::from_millis(newest.modified_ms),
+            size_bytes: newest.size,
+        })
+    };
+    let newest = newest_of(&usable);
+    let too_small =
+        newest_of(&small).filter(|small| newest.as_ref().is_none_or(|newest| small.at > newest.at));
     let value = Snapshots {
         folder: source.clone(),
-        count: u32::try_from(files.count()).unwrap_or(u32::MAX),
+        count: u32::try_from(usable.len()).unwrap_or(u32::MAX),
         newest,
+        too_small,
         object_storage: settings.object_storage,
         schedule_disabled: settings.schedule_disabled,
     };
     Fact::known(value, source, now)
+}
+
+/// Whether a file is named as a snapshot: `NAME-NODE-SECONDS`, packed `.zip` behind it (k3s-io/k3s, `pkg/etcd/snapshot.go`), or
+/// `.db` by a person with etcdctl. While it is being written etcd calls it `NAME.part` (etcd-io/etcd,
+/// `client/v3/snapshot/v3_snapshot.go`).
+fn is_named_so(name: &str) -> bool {
+    let stem = name.strip_suffix(".zip").unwrap_or(name);
+    let seconds = stem.rsplit_once('-').map_or("", |(_, seconds)| seconds);
+    let by_time = !seconds.is_empty() && seconds.bytes().all(|b| b.is_ascii_digit());
+    !name.starts_with('.') && (by_time || stem.ends_with(".db"))
+}
+
+/// The smallest size of one: a bbolt file is four pages (etcd-io/bbolt, `db.go`); packed, the records around one file and the
+/// digest that etcd puts behind it.
+fn least_size(name: &str) -> u64 {
+    if name.ends_with(".zip") { 128 } else { 4 * 4096 }
 }

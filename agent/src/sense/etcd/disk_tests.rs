@@ -57,17 +57,18 @@ fn rke2() -> Machine {
 fn an_rke2_server_with_snapshots() {
     let machine = rke2();
     let snapshots = format!("{RKE2}/server/db/snapshots");
+    let (page, zip) = ("x".repeat(4 * 4096), "x".repeat(500));
     for (name, text, seconds) in [
-        ("etcd-snapshot-n1-1700000000", "old", 1_700_000_000),
-        ("etcd-snapshot-n1-1700043200.zip", "newer", 1_700_043_200),
-        // Under way, empty, and no file: none of them is a snapshot.
-        ("etcd-snapshot-n1-1700086400.part", "half", 1_700_086_400),
-        ("on-demand-n1-1700086401", "", 1_700_086_401),
-        (".metadata/x", "x", 1_700_086_402),
+        ("etcd-snapshot-n1-1700000000", page.as_str(), 1_700_000_000),
+        ("etcd-snapshot-n1-1700043200.zip", zip.as_str(), 1_700_043_200),
+        ("by-hand.db", page.as_str(), 1_600_000_000),
+        // Under way, of other names, and no file: none of them is a snapshot.
+        ("etcd-snapshot-n1-1700086400.part", page.as_str(), 1_700_086_400),
+        ("README.txt", page.as_str(), 1_700_086_401),
+        ("tmp-x", page.as_str(), 1_700_086_401),
+        (".metadata/x-1", page.as_str(), 1_700_086_402),
     ] {
-        machine.write(&format!("{snapshots}/{name}"), text);
-        let file = std::fs::File::open(machine.path(&format!("{snapshots}/{name}"))).unwrap();
-        file.set_modified(UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
+        put(&machine, &format!("{snapshots}/{name}"), text, seconds);
     }
     let disk = looked(&machine);
     let expected = disk.expected.value().unwrap();
@@ -83,11 +84,47 @@ fn an_rke2_server_with_snapshots() {
     );
     assert!(data.free_bytes.is_some_and(|free| free > 0));
     let found = disk.snapshots.value().unwrap();
-    assert_eq!((found.folder.as_str(), found.count), (snapshots.as_str(), 2));
+    assert_eq!((found.folder.as_str(), found.count), (snapshots.as_str(), 3));
+    assert_eq!(found.too_small, None);
     assert_eq!((found.object_storage, found.schedule_disabled), (false, false));
     let newest = found.newest.as_ref().unwrap();
-    assert_eq!((newest.name.as_str(), newest.size_bytes), ("etcd-snapshot-n1-1700043200.zip", 5));
+    assert_eq!((newest.name.as_str(), newest.size_bytes), ("etcd-snapshot-n1-1700043200.zip", 500));
     assert_eq!(newest.at.as_millis(), 1_700_043_200_000);
+}
+
+/// Writes a file as of then.
+fn put(machine: &Machine, path: &str, text: &str, seconds: u64) {
+    machine.write(path, text);
+    let file = std::fs::File::open(machine.path(path)).unwrap();
+    file.set_modified(UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
+}
+
+#[test]
+fn what_is_too_small_for_a_snapshot_is_not_counted_and_told_while_it_is_the_newest() {
+    let snapshots = format!("{RKE2}/server/db/snapshots");
+    for (name, size) in [
+        ("etcd-snapshot-n1-1700086400", 0),
+        ("etcd-snapshot-n1-1700086400", 4 * 4096 - 1),
+        ("on-demand-n1-1700086400", 10),
+        ("on-demand-n1-1700086400.zip", 22),
+    ] {
+        for (seconds, is_newest) in [(1_700_086_400, true), (1_600_000_000, false)] {
+            let machine = rke2();
+            put(
+                &machine,
+                &format!("{snapshots}/etcd-snapshot-n1-1700000000"),
+                &"x".repeat(4 * 4096),
+                1_700_000_000,
+            );
+            put(&machine, &format!("{snapshots}/{name}"), &"x".repeat(size), seconds);
+            let disk = looked(&machine);
+            let found = disk.snapshots.value().unwrap();
+            let newest = found.newest.as_ref().map(|file| file.name.as_str());
+            assert_eq!((newest, found.count), (Some("etcd-snapshot-n1-1700000000"), 1));
+            let told = found.too_small.as_ref().map(|file| (file.name.as_str(), file.size_bytes));
+            assert_eq!(told, is_newest.then_some((name, size as u64)));
+        }
+    }
 }
 
 #[test]

@@ -29,7 +29,10 @@ pub(super) fn judge(view: &View<'_>) -> Finding {
     let (left, alive): (Vec<&Looked<'_>>, Vec<&Looked<'_>>) =
         looked.iter().partition(|l| is_left_over(view, l));
     candidates.extend(pair::in_files(view));
-    candidates.extend(pair::no_key(view));
+    // Of a leftover nobody needs the key.
+    let in_use = || view.facts.files.iter().filter(|file| !is_left(view, file));
+    candidates.extend(pair::no_key(view, in_use()));
+    candidates.extend(pair::unread(in_use()));
     candidates.extend(wrong_issuer(view, &alive));
     candidates.extend(weak(view, &alive));
     candidates.extend(by_dates(view, &alive));
@@ -71,6 +74,12 @@ fn looked<'a>(view: &View<'a>) -> Vec<Looked<'a>> {
             Some(Looked { file, dated: dated(&path, view.now, view.days)? })
         })
         .collect()
+}
+
+/// Whether nothing here uses this file any more.
+pub(super) fn is_left(view: &View<'_>, file: &CertificateFile) -> bool {
+    file.usage == Use::Foreign
+        || looked(view).iter().any(|looked| looked.file.path == file.path && is_left_over(view, looked))
 }
 
 fn is_left_over(view: &View<'_>, looked: &Looked<'_>) -> bool {

@@ -4,7 +4,7 @@
 
 use outrider_protocol::{CertificateFile, CertificateUse, Distribution, Fact, NodeFacts, UnknownCause};
 
-use super::{Part, View, pair, quoted, renewal};
+use super::{Part, View, files, pair, quoted, renewal};
 use crate::rules::etcd::restart::{self, Hindrance};
 
 const NAMED: usize = 3;
@@ -79,8 +79,13 @@ fn useless(view: &View<'_>, file: &CertificateFile) -> Option<String> {
         None
     } else if pair::is_mismatched(file) {
         Some(format!("{path} and its key are of different pairs, with which nothing starts"))
-    } else if pair::has_no_key(file) {
-        Some(format!("the key of {path} is none, with which nothing starts"))
+    } else if pair::has_no_key(file) && !files::is_left(view, file) {
+        Some(match &file.key {
+            Some(Fact::Absent { .. }) => {
+                format!("the key of {path} is missing, without which nothing starts")
+            }
+            _ => format!("the key of {path} is none, with which nothing starts"),
+        })
     } else if holds_none(file) && file.usage != CertificateUse::Authority && is_of_a_port() {
         Some(format!("{path} holds no certificate, with which nothing starts"))
     } else {

@@ -10,15 +10,17 @@ use outrider_protocol::{
 };
 
 use super::{Candidate, Link, RAISE, View, quoted, renewal};
+use crate::finding::advice_for_cause;
+use crate::wording::{Count, upper};
 
 /// Whether the key beside `file` is another's.
 pub(super) fn is_mismatched(file: &CertificateFile) -> bool {
     matches!(file.key, Some(Fact::Known { value: false, .. }))
 }
 
-/// Whether the key file beside `file` holds no key.
+/// Whether `file` has no key beside it: none is there, or what is there is none.
 pub(super) fn has_no_key(file: &CertificateFile) -> bool {
-    matches!(&file.key, Some(Fact::Unknown { cause: UnknownCause::InvalidInput, .. }))
+    matches!(&file.key, Some(Fact::Absent { .. } | Fact::Unknown { cause: UnknownCause::InvalidInput, .. }))
 }
 
 /// What is said of it at the port that should show it, when that answers in any way.
@@ -47,7 +49,9 @@ pub(super) fn in_files(view: &View<'_>) -> Option<Candidate> {
 
 fn key_of(file: &CertificateFile) -> &str {
     match &file.key {
-        Some(Fact::Known { source, .. } | Fact::Unknown { source, .. }) => source,
+        Some(Fact::Known { source, .. } | Fact::Unknown { source, .. } | Fact::Absent { source, .. }) => {
+            source
+        }
         _ => "its key",
     }
 }
@@ -94,11 +98,17 @@ fn mismatch(
 
 fn advice(view: &View<'_>, file: &CertificateFile, key: &str) -> String {
     let path = &file.path;
-    let keep = format!(
-        "Restart nothing with this pair. See which of the two was written last (ls -l --time-style=full-iso {path} {key}), and \
+    let keep = match has_no_key(file) {
+        true => format!(
+            "Restart nothing with this pair. See what became of {key} (ls -l {key}), and put back from a backup the one that belongs \
+             to {path} (openssl x509 -noout -pubkey -in {path} and openssl pkey -pubout -in {key} must print the same)"
+        ),
+        false => format!(
+            "Restart nothing with this pair. See which of the two was written last (ls -l --time-style=full-iso {path} {key}), and \
          put the one back from a backup that belongs to the other (openssl x509 -noout -pubkey -in {path} and openssl pkey \
          -pubout -in {key} must print the same)"
-    );
+        ),
+    };
     // Only what restarts a server is weighed against the quorum; putting a file back takes nothing from it.
     let restarted = |makes: &str| {
         let unit = renewal::unit(view);
@@ -116,20 +126,61 @@ fn advice(view: &View<'_>, file: &CertificateFile, key: &str) -> String {
     }
 }
 
-/// Key files that hold no key.
-pub(super) fn no_key(view: &View<'_>) -> Option<Candidate> {
-    let first = view.facts.files.iter().find(|file| has_no_key(file))?;
-    let Some(Fact::Unknown { detail, .. }) = &first.key else { return None };
+/// Keys without which nothing starts: files that hold none, and those that are not there.
+pub(super) fn no_key<'a>(
+    view: &View<'_>,
+    in_use: impl Iterator<Item = &'a CertificateFile>,
+) -> Option<Candidate> {
+    let bad: Vec<&CertificateFile> = in_use.filter(|file| has_no_key(file)).collect();
+    let of_port = |file: &&&CertificateFile| view.facts.served.iter().any(|served| served.file == file.path);
+    // What nobody can start with first, and what is wrong beyond doubt before what may be put in place this moment.
+    let is_there = |file: &&&CertificateFile| matches!(file.key, Some(Fact::Unknown { .. }));
+    let of_ports = bad.iter().find(|file| of_port(file) && is_there(file)).or(bad.iter().find(of_port));
+    let first = of_ports.or(bad.iter().find(is_there)).or(bad.first())?;
     let key = key_of(first);
-    let message = format!(
-        "{key} holds no private key ({detail}): what is given it with {} does not start.",
-        first.path
-    );
+    let why = match &first.key {
+        Some(Fact::Unknown { detail, .. }) => format!("{key} holds no private key ({detail})"),
+        _ => format!("the private key {key} is missing"),
+    };
+    let more: Vec<&CertificateFile> = bad.iter().copied().filter(|file| file.path != first.path).collect();
+    let also = match more.len() {
+        0 => String::new(),
+        _ => format!(" The same holds for the key of {}.", quoted(more.into_iter())),
+    };
+    let message = format!("{}: what is given it with {} does not start.{also}", upper(&why), first.path);
     Some(
         Candidate::new(Status::False, Severity::Error, R::CertificateUnreadable, message)
             .after(RAISE)
             .advice(advice(view, first, key)),
     )
+}
+
+/// Keys of which nobody could tell whether they belong to their certificates.
+pub(super) fn unread<'a>(in_use: impl Iterator<Item = &'a CertificateFile>) -> Option<Candidate> {
+    let unread: Vec<(&CertificateFile, &UnknownCause, &str)> = in_use
+        .filter_map(|file| match &file.key {
+            Some(Fact::Unknown { cause, detail, .. }) if !has_no_key(file) => {
+                Some((file, cause, detail.as_str()))
+            }
+            _ => None,
+        })
+        .collect();
+    let (first, cause, why) = *unread.first()?;
+    let (key, path) = (key_of(first), &first.path);
+    let which = match unread.len() {
+        1 => format!("Whether {key} is the key of {path}"),
+        n => format!("Whether {} belong to their certificates, {key} first,", Count(n, "private key")),
+    };
+    let message = format!("{which} is not known: {}.", why.trim_end_matches('.'));
+    let by_hand = format!(
+        "openssl x509 -noout -pubkey -in {path} and openssl pkey -pubout -in {key}, as root, must print the same."
+    );
+    let advice = match cause {
+        UnknownCause::PermissionDenied => format!("{} Until then: {by_hand}", advice_for_cause(cause)),
+        _ => format!("Look at it by hand (ls -lL {key}): {by_hand}"),
+    };
+    let reason = R::from(cause);
+    Some(Candidate::new(Status::Unknown, Severity::Warn, reason, message).after(RAISE).advice(advice))
 }
 
 /// A signature on the way to the authority that Go's programs refuse. What signed itself is trusted for what it is.

@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use outrider_protocol::{
-    ConditionType, EtcdFacts, Fact, ReasonCode as R, Severity, Snapshots, Status, Timestamp, UnknownCause,
+    ConditionType, EtcdFacts, Fact, ReasonCode as R, Severity, SnapshotFile, Snapshots, Status, Timestamp,
+    UnknownCause,
 };
 
 use crate::finding::Finding;
@@ -39,11 +40,42 @@ pub(crate) fn newest_words(snapshots: &Snapshots) -> Option<String> {
     Some(format!("{} ({size}) of {at}, in {}", newest.name, snapshots.folder))
 }
 
-/// What is known of the newest one where a person has to know it: also that others may lie where nobody looked.
+/// The newest one, unless nothing can be restored from it.
+fn usable(snapshots: &Snapshots) -> Option<&SnapshotFile> {
+    snapshots.newest.as_ref().filter(|newest| newest.size_bytes > 0)
+}
+
+/// The newest file that has a snapshot's name and is none.
+fn broken(snapshots: &Snapshots) -> Option<&SnapshotFile> {
+    snapshots.too_small.as_ref().or(snapshots.newest.as_ref().filter(|newest| newest.size_bytes == 0))
+}
+
+/// What is known of the newest one where a person has to know it: also that others may lie where nobody looked. One from
+/// which nothing can be restored is not offered.
 pub(crate) fn known_words(snapshots: &Snapshots) -> Option<String> {
-    let unseen =
-        format!("none in {}; object storage, where they go as well, was not looked at", snapshots.folder);
-    newest_words(snapshots).or(snapshots.object_storage.then_some(unseen))
+    let folder = &snapshots.folder;
+    if usable(snapshots).is_some() {
+        return newest_words(snapshots);
+    }
+    let unseen = match snapshots.object_storage {
+        true => "; object storage, where they go as well, was not looked at",
+        false => "",
+    };
+    match broken(snapshots) {
+        Some(broken) => {
+            Some(format!("none that can be used is known in {folder}: {}{unseen}", is_none(broken)))
+        }
+        None if snapshots.object_storage => Some(format!("none in {folder}{unseen}")),
+        None => None,
+    }
+}
+
+/// Why a file is no snapshot, in words that follow a colon.
+fn is_none(file: &SnapshotFile) -> String {
+    match file.size_bytes {
+        0 => format!("{} is empty", file.name),
+        size => format!("{} has only {}", file.name, Short(size)),
+    }
 }
 
 fn one_node(snapshots: &Snapshots, at: Timestamp, now: Timestamp) -> Finding {
@@ -55,6 +87,22 @@ fn one_node(snapshots: &Snapshots, at: Timestamp, now: Timestamp) -> Finding {
     };
     let new =
         |status, severity, reason, message: String| Finding::new(TYPE, status, severity, reason, at, message);
+    if let Some(broken) = broken(snapshots) {
+        let other = match (usable(snapshots), newest_words(snapshots)) {
+            (Some(_), Some(words)) => format!("the newest that can be used is {words}"),
+            _ => "no other was seen".to_owned(),
+        };
+        let message = format!(
+            "The newest etcd snapshot is none from which anything can be restored: {} ({}); {other}{elsewhere}.",
+            is_none(broken),
+            Moment(broken.at)
+        );
+        return new(Status::False, Severity::Warn, R::EtcdSnapshotsMissing, message).advice(format!(
+            "See whether {folder} has room (df {folder}) and the server's log for \"snapshot\" at {}; keep the older ones until \
+             a whole one was taken.",
+            broken.at
+        ));
+    }
     let (Some(newest), Some(words)) = (&snapshots.newest, newest_words(snapshots)) else {
         if snapshots.schedule_disabled {
             let message = format!(
@@ -68,16 +116,6 @@ fn one_node(snapshots: &Snapshots, at: Timestamp, now: Timestamp) -> Finding {
     };
     if newest.at > now.after(CLOCKS_APART) {
         return of_the_future(&words, newest.at.since(now), at);
-    }
-    if newest.size_bytes == 0 {
-        let message = format!(
-            "The newest etcd snapshot is an empty file, from which nothing can be restored: {words}{elsewhere}."
-        );
-        return new(Status::False, Severity::Warn, R::EtcdSnapshotsMissing, message).advice(format!(
-            "See whether {folder} has room and the server's log for \"snapshot\" at {}; keep the older ones until a \
-             whole one was taken.",
-            newest.at
-        ));
     }
     let age = now.since(newest.at);
     let kept = Count(usize::try_from(snapshots.count).unwrap_or(usize::MAX), "snapshot");

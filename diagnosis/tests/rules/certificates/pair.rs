@@ -36,28 +36,78 @@ fn a_key_of_another_pair_is_named_whatever_the_port_does() {
 }
 
 #[test]
-fn a_key_that_fits_or_is_not_there_or_not_readable_is_no_mismatch() {
-    let path = format!("{TLS}{SERVER}");
-    let denied = Some(unknown(UnknownCause::PermissionDenied));
-    for key in [
-        None,
-        key(&path, true),
-        Some(world::absent("x.key")),
-        denied,
-        Some(unknown(UnknownCause::Unsupported)),
-    ] {
+fn a_key_that_fits_and_one_that_nobody_looked_for_are_good() {
+    for key in [None, key(&format!("{TLS}{SERVER}"), true)] {
         let j = etcd_with(key, known(vec![leaf("etcd", 265)]));
         assert!(j.findings.iter().all(|f| f.severity == Severity::Ok), "{j:#?}");
     }
-    let garbage =
-        Fact::unknown(UnknownCause::InvalidInput, "no PEM private key in it", "/x.key", world::now());
-    expect(
-        &about(&etcd_with(Some(garbage), known(vec![leaf("etcd", 265)])), "files"),
-        Status::False,
-        Severity::Error,
-        R::CertificateUnreadable,
-        &["/x.key holds no private key", "server-client.crt"],
-    );
+}
+
+/// A key beside each file in turn, and what is said of the files then.
+fn beside(place: usize, key: &Fact<bool>) -> Finding {
+    about(&judged(certificates(NEW, 265).with(|c| c.files[place].key = Some(key.clone()))), "files")
+}
+
+#[test]
+fn a_key_that_is_not_there_or_is_none_is_told_of_every_file_in_use() {
+    let of = |detail: &str| Fact::unknown(UnknownCause::InvalidInput, detail, "/x.key", world::now());
+    for (key, words) in [
+        (world::absent("/x.key"), "The private key /x.key is missing"),
+        (of("a pipe, not a regular file"), "/x.key holds no private key (a pipe, not a regular file)"),
+        (of("a folder, not a regular file"), "/x.key holds no private key (a folder"),
+        (of("no PEM private key in it"), "/x.key holds no private key"),
+    ] {
+        for (place, file) in [(1, "server-client.crt"), (2, "client-admin.crt"), (3, "client-kubelet.crt")] {
+            let f = beside(place, &key);
+            let words = [words, file, "does not start", "Restart nothing with this pair", "ls -l /x.key"];
+            expect(&f, Status::False, Severity::Error, R::CertificateUnreadable, &words);
+        }
+        // With such a file on the way nobody restarts anything for another reason.
+        let c = certificates(NEW, 5).with(|c| c.files[2].key = Some(key.clone()));
+        let f = about(&judged(c), "etcd:2379");
+        assert!(f.advice.contains("the key of") && f.advice.contains("client-admin.crt is "), "{f:#?}");
+    }
+    let all = certificates(NEW, 265).with(|c| {
+        for file in &mut c.files[1..] {
+            file.key = Some(world::absent(&file.path.replace(".crt", ".key")));
+        }
+    });
+    let words = ["server-client.key is missing", "The same holds for the key of", "client-kubelet.crt"];
+    expect(&about(&judged(all), "files"), Status::False, Severity::Error, R::CertificateUnreadable, &words);
+}
+
+#[test]
+fn a_key_that_could_not_be_read_is_never_healthy() {
+    for cause in [
+        UnknownCause::PermissionDenied,
+        UnknownCause::Unsupported,
+        UnknownCause::TimedOut,
+        UnknownCause::IoError,
+        UnknownCause::InvalidAnswer,
+    ] {
+        for place in 1..=3 {
+            let f = beside(place, &unknown(cause.clone()));
+            assert_eq!((f.status, f.severity), (Status::Unknown, Severity::Warn), "{f:#?}");
+            assert_eq!(f.reason, R::from(&cause));
+            assert!(f.advice.contains("must print the same") && !f.advice.contains("The peer"), "{f:#?}");
+        }
+    }
+    // What is known to be wrong stands before it.
+    let c = certificates(NEW, 265).with(|c| {
+        c.files[1].key = Some(unknown(UnknownCause::TimedOut));
+        c.files[2].key = Some(world::absent("/x.key"));
+    });
+    let f = about(&judged(c), "files");
+    expect(&f, Status::False, Severity::Error, R::CertificateUnreadable, &["is missing", "is not known"]);
+}
+
+#[test]
+fn nobody_needs_the_key_of_a_file_that_is_not_used() {
+    let c = certificates(NEW, 265).with(|c| {
+        c.files[2].usage = CertificateUse::Foreign;
+        c.files[2].key = Some(world::absent("/x.key"));
+    });
+    assert!(judged(c).findings.iter().all(|f| f.severity == Severity::Ok));
 }
 
 #[test]

@@ -57,9 +57,10 @@ impl Server {
         let server = Self { node, member, space, home, address, etcd: None, agent: None, folder };
         server.home.put("etc/rancher/rke2/config.yaml", &format!("node-ip: {address}\n"))?;
         server.home.put(&format!("{DATA}/{ETCD}/name"), &server.member)?;
-        server
-            .home
-            .put(&format!("{DATA}/server/db/snapshots/etcd-snapshot-{}", server.node), "a snapshot")?;
+        server.home.put(
+            &format!("{DATA}/server/db/snapshots/etcd-snapshot-{}-1796000000", server.node),
+            &"x".repeat(4 * 4096),
+        )?;
         Ok(server)
     }
 

@@ -4,6 +4,8 @@ use outrider_protocol::{EtcdFacts, ReasonCode as R, Severity, Status, Timestamp}
 
 use super::super::alarms::Alarmed;
 use super::super::quorum::{Health, Tally, Voter, quorum_of};
+use super::super::view::name_of;
+use super::weighed::{Cure, Takes};
 use super::{NAMED, TYPE};
 use crate::finding::Finding;
 use crate::wording::{lower, names};
@@ -17,8 +19,16 @@ pub(super) fn judge(
     at: Timestamp,
 ) -> Finding {
     let members = etcd.members.value().map_or(0, |l| l.members.len());
-    let who = corrupt.who(etcd);
-    let on = match corrupt.named().count() {
+    let gone = gone(etcd, corrupt);
+    let named: Vec<&String> = corrupt.named().filter(|id| !gone.contains(id)).collect();
+    let who = match named.as_slice() {
+        [] => corrupt.who(etcd),
+        named => names(named.iter().map(|id| name_of(etcd.members.value(), id)), NAMED),
+    };
+    let on = match named.len() {
+        0 if !gone.is_empty() => {
+            format!(" on {who}, which the member list does not have any more: only its alarm is left")
+        }
         0 => ", and which member differs from the others is not known".to_owned(),
         1 if members == 1 => {
             format!(" on {who}, the only member: its data is not what etcd expects it to be")
@@ -27,6 +37,10 @@ pub(super) fn judge(
         all if all == members => format!(" on {who}: no member is known whose data is sound"),
         _ => format!(" on {who}: their data differs from that of the others"),
     };
+    let of_gone = match names(&gone, NAMED) {
+        nobody if nobody.is_empty() || named.is_empty() => String::new(),
+        gone => format!(" It is set on {gone} too, which the member list does not have any more."),
+    };
     let also = match &space {
         Some((who, _)) => {
             format!(" A NOSPACE alarm is set too, on {who}: writes are refused for the whole cluster.")
@@ -34,17 +48,46 @@ pub(super) fn judge(
         None => String::new(),
     };
     let message = format!(
-        "A CORRUPT alarm is set{on}. Writes are refused for the whole cluster while it is set.{also}"
+        "A CORRUPT alarm is set{on}. Writes are refused for the whole cluster while it is set.{of_gone}{also}"
     );
-    let mut cure = advice(etcd, corrupt, tally);
+    let only_left = named.is_empty() && !gone.is_empty();
+    let mut cure = if only_left { left(&who, members) } else { advice(&named, &who, tally) };
     if let Some((_, space)) = space {
         cure.push_str(&format!(" Only after that the other alarm: {}", lower(&space.advice)));
     }
-    Finding::new(TYPE, Status::False, Severity::Error, R::EtcdCorrupt, at, message).advice(cure)
+    let finding =
+        Finding::new(TYPE, Status::False, Severity::Error, R::EtcdCorrupt, at, message).advice(cure);
+    // What takes no member still needs a quorum.
+    if only_left { Cure { finding, takes: Takes::Nothing }.weighed(tally, &[], at) } else { finding }
+}
+
+/// Members with the alarm that a list without them says are members no more: an alarm stays when its member is removed.
+fn gone<'a>(etcd: &EtcdFacts, corrupt: &'a Alarmed) -> Vec<&'a String> {
+    let Some(list) = etcd.members.value().filter(|list| !list.members.is_empty()) else { return Vec::new() };
+    corrupt.named().filter(|id| !list.members.iter().any(|m| m.id == **id)).collect()
+}
+
+/// What to do where the alarm has outlived its member (D4): whether the others agree decides.
+fn left(who: &str, members: usize) -> String {
+    let find = format!(
+        "Do not restart etcd. Find out who {who} is (etcdctl alarm list, etcdctl member list): an alarm stays when its member is \
+         removed, and nothing is to be replaced for it."
+    );
+    match members {
+        1 => format!(
+            "{find} The only member that is left has nobody to be compared with: take an etcd snapshot, look at the disk and memory \
+             here for errors; where its data is trusted, a person clears the alarm (etcdctl alarm disarm)."
+        ),
+        _ => format!(
+            "{find} Compare the members that are left (etcdctl endpoint hashkv --cluster): where all show one hash at one revision, \
+             a person clears the alarm (etcdctl alarm disarm); where one differs, do not clear it, and keep a copy of every member's \
+             data folder first."
+        ),
+    }
 }
 
 /// A person replaces one named member where the others are a quorum without it; everywhere else nothing is removed.
-fn advice(etcd: &EtcdFacts, corrupt: &Alarmed, tally: Option<&Tally<'_>>) -> String {
+fn advice(named: &[&String], who: &str, tally: Option<&Tally<'_>>) -> String {
     let keep = "Do not clear the alarm, do not restart, and remove no member";
     let copy = "Keep a copy of every member's data folder and the newest etcd snapshot from before the alarm";
     let last = "The alarm stays set after that and writes stay refused: last, once etcdctl endpoint hashkv shows one hash at one \
@@ -52,11 +95,9 @@ fn advice(etcd: &EtcdFacts, corrupt: &Alarmed, tally: Option<&Tally<'_>>) -> Str
     let Some(tally) = tally else {
         return format!("{keep}: who the members are is not known. {copy}.");
     };
-    let named: Vec<&String> = corrupt.named().collect();
     let is_sound = |v: &&Voter<'_>| v.health == Health::Healthy && !named.iter().any(|id| *id == v.id);
     let sound = tally.voters.iter().filter(is_sound).count();
     let (voters, quorum) = (tally.voters.len(), quorum_of(tally.voters.len()));
-    let who = corrupt.who(etcd);
     let is_ghost = tally.voters.iter().any(|v| v.ghost.is_some() && named.iter().any(|id| **id == v.id));
     let mut first = match names(tally.missing().map(|v| &*v.name), NAMED) {
         nobody if nobody.is_empty() => String::new(),
