@@ -234,10 +234,15 @@ pub(crate) fn advice_for_cause(cause: &UnknownCause) -> &'static str {
             "See what the file holds, or what answers where it was asked: it is not what the check expects there."
         }
         C::Unavailable => "The peer answers and cannot serve now; its own state says why.",
-        C::Unsupported => "The peer's version does not know this call; nothing is broken by that.",
+        C::Unsupported => {
+            "What is named above is of a version or kind that this check does not know; nothing is said to be broken by that."
+        }
         C::InvalidInput => "Correct the file or setting named above.",
         C::Panicked => "This is a fault of Outrider: keep its journal and report it. The other checks go on.",
         C::NotYetRead => "Wait for the first read.",
-        _ => "See the system's log for the error named above.",
+        _ => {
+            "See what lies where it was read (of a file: ls -l, and namei -l for every folder and link on the way) and the system's \
+             log (dmesg) for the error named above."
+        }
     }
 }

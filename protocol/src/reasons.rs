@@ -195,6 +195,8 @@ reason_codes! {
         "A learner does not answer and blocks further joins.";
     EtcdLearnerLagging = "EtcdLearnerLagging", Warn..=Warn, "ee7391581cd43e24d990a636575575e3",
         "A learner does not catch up or is not promoted.";
+    EtcdVoterLagging = "EtcdVoterLagging", Info..=Warn, "6cf3eb2b3c134238a6cba755a2f2a730",
+        "A voter answers and is far behind the others.";
     EtcdPeerUrlMismatch = "EtcdPeerUrlMismatch", Warn..=Error, "b1efb51133bd41d7ff46a4998306c513",
         "A peer URL is recorded otherwise than its member expects.";
     EtcdUrlUnusable = "EtcdUrlUnusable", Warn..=Error, "dc5bff67698d42b2b06674104a98c894",

@@ -59,6 +59,21 @@ fn of_the_last_hours(s: &str) -> Option<Timestamp> {
     (ms > jiff::Timestamp::MAX.as_millisecond()).then_some(Timestamp(ms))
 }
 
+/// Whether a time ends as RFC 3339, section 5.6, has it: `Z`, or hours up to 23 and minutes up to 59.
+fn has_offset(s: &str) -> bool {
+    if s.ends_with(['Z', 'z']) {
+        return true;
+    }
+    let Some(&[sign, h1, h2, b':', m1, m2]) = s.as_bytes().last_chunk::<6>() else { return false };
+    let number = |tens: u8, ones: u8| {
+        let digit = |b: u8| b.is_ascii_digit().then(|| b - b'0');
+        Some(digit(tens)? * 10 + digit(ones)?)
+    };
+    matches!(sign, b'+' | b'-')
+        && number(h1, h2).is_some_and(|h| h < 24)
+        && number(m1, m2).is_some_and(|m| m < 60)
+}
+
 impl From<std::time::SystemTime> for Timestamp {
     fn from(t: std::time::SystemTime) -> Self {
         match t.duration_since(std::time::UNIX_EPOCH) {
@@ -81,6 +96,12 @@ impl FromStr for Timestamp {
     type Err = String;
 
     fn from_str(s: &str) -> Result<Self, String> {
+        // The parser takes offsets that no place on earth has, such as +25:00.
+        if !has_offset(s) {
+            return Err(format!(
+                "{s:?} is no RFC 3339 time: it ends neither in Z nor in an offset such as +01:00"
+            ));
+        }
         let parsed = s.parse::<jiff::Timestamp>().map(|t| Self(t.as_millisecond()));
         parsed.or_else(|e| of_the_last_hours(s).ok_or_else(|| format!("{s:?} is no RFC 3339 time: {e}")))
     }
@@ -118,6 +139,39 @@ mod tests {
         let t = Timestamp::from_millis(1_796_000_000_120);
         assert_eq!(t.to_string().parse::<Timestamp>(), Ok(t));
         assert!(t.to_string().ends_with(".120Z"), "{t}");
+    }
+
+    #[test]
+    fn offsets_are_those_of_rfc_3339() {
+        let at = Timestamp::from_millis(1_796_000_000_000);
+        for (text, minutes) in [
+            ("Z", 0),
+            ("z", 0),
+            ("+00:00", 0),
+            ("-00:00", 0),
+            ("+14:00", 840),
+            ("-12:00", -720),
+            ("+05:45", 345),
+        ] {
+            let local = Timestamp::from_millis(at.as_millis() + minutes * 60_000).to_string();
+            assert_eq!(format!("{}{text}", local.trim_end_matches('Z')).parse(), Ok(at), "{text}");
+        }
+        let local = at.to_string();
+        for text in [
+            "",
+            "+25:00",
+            "+24:00",
+            "-99:00",
+            "+14:60",
+            "+1:00",
+            "+0100",
+            "+01",
+            "+01:00:00",
+            "Z[UTC]",
+            "+01:00[+01:00]",
+        ] {
+            assert!(format!("{}{text}", local.trim_end_matches('Z')).parse::<Timestamp>().is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -146,6 +146,11 @@ impl<'a> Section<'a> {
         })
     }
 
+    /// How many problems there are so far.
+    pub(super) fn problems(&self) -> usize {
+        self.problems.len()
+    }
+
     /// An array of strings, each accepted by `parse`; a bad one is reported and left out.
     pub(super) fn texts<T>(
         &mut self,

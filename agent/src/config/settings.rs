@@ -139,6 +139,8 @@ pub struct DnsSettings {
 pub struct EtcdSettings {
     /// Client URLs; the first is the local member's.
     pub endpoints: Vec<String>,
+    /// Some are written and cannot be used: which etcd is meant is not known then.
+    pub endpoints_refused: bool,
     /// CA of the client port, PEM.
     pub ca: Option<PathBuf>,
     /// Client certificate, PEM.

@@ -230,7 +230,9 @@ fn etcd(root: &mut Section, etcd: &mut EtcdSettings) {
             Url { port, ..written }.host_and_port()
         ))
     };
+    let before = section.problems();
     set(&mut etcd.endpoints, section.texts("endpoints", endpoint));
+    etcd.endpoints_refused = section.problems() > before;
     etcd.ca = section.text("ca", path);
     etcd.cert = section.text("cert", path);
     etcd.key = section.text("key", path);

@@ -138,9 +138,14 @@ pub fn hex(bytes: &[u8]) -> String {
 
 /// Every certificate in a PEM text; an error when there is none or one is broken.
 pub fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Failure> {
-    let found: Vec<_> = CertificateDer::pem_slice_iter(pem)
-        .collect::<Result<_, _>>()
-        .map_err(|e| Failure::new(UnknownCause::InvalidInput, pem_problem(&e)))?;
+    let blocks = CertificateDer::pem_slice_iter(pem).enumerate().map(|(before, block)| {
+        block.map_err(|e| {
+            let failure = Failure::new(UnknownCause::InvalidInput, pem_problem(&e));
+            // The others may well be certificates.
+            if before == 0 { failure } else { failure.during(format_args!("block {}", before + 1)) }
+        })
+    });
+    let found: Vec<_> = blocks.collect::<Result<_, _>>()?;
     if found.is_empty() {
         let what = match pem {
             // The beginning of a DER sequence of more than 255 bytes.

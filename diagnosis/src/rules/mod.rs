@@ -79,6 +79,10 @@ fn stale_after(check: &Check) -> Duration {
     })
 }
 
+/// How far ahead of the judgement a reading may be dated: a clock that is set right between the two moves by seconds, and what
+/// is dated further ahead tells no age.
+const AHEAD: Duration = Duration::from_secs(300);
+
 /// The value of a check's fact and when it was read; a failed read, and one that is too old, becomes a blind check, an
 /// absent thing a check that is not applicable.
 fn open<'a, T>(
@@ -92,6 +96,11 @@ fn open<'a, T>(
             // The read before this one ended then, and none has since.
             let detail = format!("what was read last is {} old", Span(now.since(*at)));
             out.blind.push(Blind { check, cause: UnknownCause::TimedOut, detail, at: *at });
+        }
+        Fact::Known { at, .. } if *at > now.after(AHEAD) => {
+            let ahead = Span(at.since(now));
+            let detail = format!("what was read last is dated {ahead} ahead of the clock it is judged by");
+            out.blind.push(Blind { check, cause: UnknownCause::InvalidInput, detail, at: now });
         }
         Fact::Known { value, at, .. } => return Some((value, *at)),
         Fact::Unknown { cause, detail, source, at } => {

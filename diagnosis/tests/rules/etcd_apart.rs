@@ -296,3 +296,25 @@ fn what_was_read_of_etcd_hours_ago_says_nothing_of_now() {
     assert!(old.iter().all(|c| c.status == Status::Unknown), "{old:#?}");
     assert!(of_quorum(&old).message.contains("what was read last is 3 h old"), "{old:#?}");
 }
+
+#[test]
+fn what_is_dated_ahead_of_the_judgement_is_unknown_in_every_check() {
+    let whole = crate::world::server(3);
+    let at = |ahead: u64| {
+        let mut facts = whole.clone();
+        facts.now = Timestamp::from_millis(facts.now.as_millis() - (ahead * 1000) as i64);
+        judge(&facts)
+    };
+    // Clocks that are set right move by so much; nobody turns a check off for that.
+    for ahead in [0, 1, 60, 300] {
+        assert_eq!(at(ahead).blind, Vec::new(), "{ahead}");
+    }
+    for ahead in [301, 3600, 10 * 86_400] {
+        let j = at(ahead);
+        assert!(j.blind.len() > 5, "{:#?}", j.blind);
+        for blind in &j.blind {
+            assert_eq!(blind.cause, UnknownCause::InvalidInput);
+            assert!(blind.detail.contains("ahead of the clock it is judged by"), "{blind:?}");
+        }
+    }
+}

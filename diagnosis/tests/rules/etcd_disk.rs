@@ -74,7 +74,7 @@ fn what_cannot_be_compared_is_unmeasured() {
     unmeasured(disk(Some(scrape(0, 0, 0)), scrape(0, 1000, 0)), "one instant");
     let mut backwards = scrape(0, 1000, 0);
     backwards.at = ago(900);
-    unmeasured(disk(Some(scrape(300, 0, 0)), backwards), "one instant");
+    unmeasured(disk(Some(scrape(300, 0, 0)), backwards), "dated before the earlier one");
     let mut empty = scrape(0, 1000, 0);
     empty.wal_fsync.buckets.clear();
     unmeasured(disk(Some(scrape(300, 0, 0)), empty), "no bucket");

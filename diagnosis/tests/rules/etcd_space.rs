@@ -347,3 +347,25 @@ fn more_in_use_than_there_is_is_no_number() {
     // The two are read one after the other.
     assert_eq!(told(101_000_000).reason, ReasonCode::EtcdSpaceFree);
 }
+
+#[test]
+fn above_its_quota_is_not_near_it() {
+    for (size, in_use, words) in [
+        (2_147_483_648, 60_000_000, ["not below its quota: the next write sets the alarm", "defragment"]),
+        (2_200_000_000, 60_000_000, ["not below its quota: the next write sets the alarm", "defragment"]),
+        (2_200_000_000, 2_150_000_000, ["and most of it is in use", "Defragmentation will not help"]),
+    ] {
+        let e = etcd(3).with(|e| {
+            let s = status_mut(e, 3);
+            (s.db_size_bytes, s.db_in_use_bytes) = (size, in_use);
+        });
+        let f = space(e);
+        assert_eq!(
+            (f.status, f.severity, &f.reason),
+            (Status::False, Severity::Error, &ReasonCode::EtcdSpaceLow),
+            "{f:#?}"
+        );
+        let text = format!("{} {}", f.message, f.advice);
+        assert!(words.iter().all(|word| text.contains(word)) && !text.contains("near its quota"), "{f:#?}");
+    }
+}

@@ -210,3 +210,45 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn who_has_not_started_has_published_nothing_yet() {
+    for voters in 1..=3 {
+        let loopback = |i: usize, of: usize| format!("http://127.0.0.1:{}", 10_000 * (i + 1) + of);
+        let e = etcd(voters + 1).with(|e| {
+            for (i, m) in list_mut(e).members.iter_mut().enumerate() {
+                m.peer_urls = vec![loopback(i, 2380)];
+                m.client_urls = vec![loopback(i, 2379)];
+            }
+            for (i, endpoint) in e.endpoints.iter_mut().enumerate() {
+                endpoint.endpoint = loopback(i, 2379);
+            }
+            let added = &mut list_mut(e).members[voters];
+            (added.is_learner, added.client_urls) = (true, vec![]);
+            added.name.clear();
+            e.endpoints.pop();
+        });
+        let f = membership(e);
+        assert!(!f.message.contains("nobody can use"), "{f:#?}");
+    }
+}
+
+#[test]
+fn of_an_empty_url_nothing_else_is_told() {
+    let e = etcd(3).with(|e| {
+        list_mut(e).members[0].peer_urls = vec!["".into()];
+        list_mut(e).members[1].peer_urls = vec![" ".into()];
+        e.expected = Some(crate::world::known(ExpectedMember {
+            name: "n1".into(),
+            peer_urls: vec!["https://10.0.0.1:2380".into()],
+            client_urls: vec![],
+            election_timeout_ms: None,
+            heartbeat_ms: None,
+        }));
+    });
+    let f = membership(e);
+    assert_eq!(f.reason, ReasonCode::EtcdUrlUnusable);
+    for hole in ["peer URL  ", "peer URL and", "scheme of again", "(duplicate)", "  "] {
+        assert!(!f.message.contains(hole) && !f.advice.contains(hole), "{hole:?}: {f:#?}");
+    }
+}

@@ -29,6 +29,7 @@ mod etcd_cure;
 mod etcd_disk;
 mod etcd_folder;
 mod etcd_foreign;
+mod etcd_lagging;
 mod etcd_learners;
 mod etcd_majority;
 mod etcd_members;

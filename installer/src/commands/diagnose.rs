@@ -49,10 +49,13 @@ struct Note {
 
 /// Runs the command. Every file is read before anything is printed: half an answer would look like a whole one.
 pub(crate) async fn run(args: DiagnoseArgs, screen: &mut Screen) -> anyhow::Result<Exit> {
-    let mut nodes = Vec::new();
+    let mut nodes: Vec<NodeFacts> = Vec::new();
     for file in &args.files {
         let (facts, passed_over) = read(file)?;
-        nodes.extend(facts);
+        for facts in facts {
+            once(&nodes, &facts).with_context(|| file.display().to_string())?;
+            nodes.push(facts);
+        }
         passed_over.iter().for_each(|note| screen.note(note));
     }
     let verdicts: Vec<NodeConditions> = nodes.iter().map(outrider_diagnosis::diagnose).collect();
@@ -73,6 +76,23 @@ pub(crate) async fn run(args: DiagnoseArgs, screen: &mut Screen) -> anyhow::Resu
     };
     screen.write(&text)?;
     Ok(Exit::Ok)
+}
+
+/// Of one node one capture is judged: two of them would count as two nodes of their cluster, or one verdict as two.
+fn once(before: &[NodeFacts], facts: &NodeFacts) -> anyhow::Result<()> {
+    let of = |f: &NodeFacts| (f.node.name.clone(), f.node.cluster.clone(), f.node.uid.clone());
+    let is_same =
+        |other: &&NodeFacts| of(other) == of(facts) && (!facts.node.cluster.is_empty() || *other == facts);
+    match before.iter().find(is_same) {
+        None => Ok(()),
+        Some(_) => {
+            let cluster = match facts.node.cluster.as_str() {
+                "" => String::new(),
+                cluster => format!(" of cluster {cluster}"),
+            };
+            bail!("node {}{cluster} is given twice; give one capture of each node", facts.node.name)
+        }
+    }
 }
 
 fn names(diagnosis: &Diagnosis) -> String {

@@ -504,3 +504,21 @@ fn without_a_home_only_what_needs_one_fails() {
     command.env_remove("HOME").env_remove("XDG_CONFIG_HOME").env_remove("XDG_STATE_HOME");
     assert!(command.output().unwrap().status.success());
 }
+
+#[test]
+fn of_one_node_one_capture_is_judged() {
+    let home = Home::new();
+    let of = |name: &str, cluster: &str, uid: &str| {
+        let mut facts: Value = serde_json::from_str(&recording("rancher-server")).unwrap();
+        (facts["node"]["name"], facts["node"]["cluster"]) = (name.into(), cluster.into());
+        facts["node"]["uid"] = uid.into();
+        facts.to_string()
+    };
+    let run = |input: String| home.run_with_input(["diagnose", "-"], input.as_bytes());
+    for cluster in ["c", ""] {
+        let twice = of("n1", cluster, "") + &of("n2", cluster, "") + &of("n1", cluster, "");
+        run(twice).with_code(1).says(&["node n1", "is given twice; give one capture of each node"]);
+    }
+    // Two machines of one name are two.
+    run(of("n1", "c", "u1") + &of("n1", "c", "u2")).with_code(0);
+}

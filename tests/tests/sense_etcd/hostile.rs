@@ -172,12 +172,16 @@ async fn half_and_endless_answers_are_unknown_within_the_limit() {
         (Say::Endless, UnknownCause::InvalidAnswer),
         (Say::Http, UnknownCause::InvalidAnswer),
         (Say::Message(vec![0xff; 40]), UnknownCause::InvalidAnswer),
+        // Empty messages are whole ones, and no etcd sends them; nor one without the id of its cluster.
+        (Say::Message(Vec::new()), UnknownCause::InvalidAnswer),
+        (Say::Message(full.clone()), UnknownCause::InvalidAnswer),
     ] {
         let fake = Fake::start("127.0.0.1:0", move |_| say.clone()).await;
         let start = Instant::now();
         let facts = pass(&fake.settings(), &mut Memory::default()).await;
         assert_eq!(cause(&facts.endpoints[0].status), Some(&expected), "{:?}", facts.endpoints[0]);
         assert!(cause(&facts.members).is_some() && cause(&facts.alarms).is_some(), "{facts:#?}");
+        assert_eq!(facts.endpoints[0].linearizable_read.value(), None, "{facts:#?}");
         nothing_but_status_is_known(&facts);
         assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
     }

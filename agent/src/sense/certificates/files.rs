@@ -98,11 +98,7 @@ pub(super) fn facts(
     let all = chain.iter().take(MAX_CHAIN).enumerate().map(|(i, der)| {
         let facts = certificate::facts(der);
         facts.map(|facts| bounded(facts, names)).map_err(|e| {
-            if chain.len() == 1 {
-                e
-            } else {
-                e.during(format_args!("certificate {} of {}", i + 1, chain.len()))
-            }
+            if chain.len() == 1 { e } else { e.during(format_args!("block {} of {}", i + 1, chain.len())) }
         })
     });
     all.collect()
@@ -148,6 +144,21 @@ mod tests {
         ] {
             let failure = parse(&bytes).and_then(|chain| facts(&chain, &[])).unwrap_err();
             assert!(failure.detail.contains(words), "{words}: {failure}");
+        }
+    }
+
+    #[test]
+    fn a_block_that_is_none_among_others_is_named_by_its_number() {
+        let good = rcgen::CertificateParams::new(vec!["n1".to_owned()]).unwrap();
+        let good = good.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap().pem();
+        let block = |text: &str| format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n");
+        for (text, words) in [
+            (format!("{good}{}", block("AAAA")), "block 2 of 2: "),
+            (format!("{}{good}", block("AAAA")), "block 1 of 2: "),
+            (format!("{good}{good}{}", block("%%%")), "block 3: not PEM"),
+        ] {
+            let failure = parse(text.as_bytes()).and_then(|chain| facts(&chain, &[])).unwrap_err();
+            assert!(failure.detail.starts_with(words), "{words}: {failure}");
         }
     }
 

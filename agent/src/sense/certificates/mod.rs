@@ -85,17 +85,28 @@ pub async fn read(cx: &SenseContext, limit: Duration, memory: &mut Memory) -> Fa
     let files: Vec<CertificateFile> = reads.into_iter().map(|read| read.file).collect();
     let addresses = node.asked_addresses();
     let names = [node.names.as_slice(), &node.wanted_names].concat();
-    // One after the other: they are on this machine and quick, and five handshakes at once take five times the memory.
     let authorities_known = fingerprints(&files);
-    let mut served = Vec::new();
-    for port in &node.ports {
-        if let Some(shown) = memory.shown.get(&port.port).filter(|shown| shown.is_still_good(port, &files)) {
-            served.push(shown.served.clone());
-            continue;
+    let known = |port: &Port| {
+        let shown = memory.shown.get(&port.port).filter(|shown| shown.is_still_good(port, &files))?;
+        Some(shown.served.clone())
+    };
+    // Side by side: ports that hang, as all of one machine do together, cost one limit and not one each.
+    let asked = node.ports.iter().map(|port| (port, known(port)));
+    let looks = futures_util::future::join_all(asked.map(|(port, known)| {
+        let (addresses, authorities, names) = (&addresses, &authorities, &names);
+        async move {
+            match known {
+                Some(known) => (port, known, false),
+                None => (port, served::look(cx, port, addresses, authorities, names, deadline).await, true),
+            }
         }
-        let mut shown = served::look(cx, port, &addresses, &authorities, &names, deadline).await;
-        leave_out_authorities(&mut shown.chain, &authorities_known);
-        if port.logs_handshakes {
+    }));
+    let mut served = Vec::with_capacity(node.ports.len());
+    for (port, mut shown, is_new) in looks.await {
+        if is_new {
+            leave_out_authorities(&mut shown.chain, &authorities_known);
+        }
+        if is_new && port.logs_handshakes {
             let on_disk = on_disk(&shown.file, &files);
             let kept = Shown { at: Instant::now(), on_disk, served: shown.clone() };
             memory.shown.insert(port.port, kept);

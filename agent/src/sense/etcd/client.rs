@@ -98,6 +98,13 @@ impl Client {
     pub(super) async fn status(&mut self) -> Result<StatusResponse, Failure> {
         let mut status: StatusResponse =
             self.call("/etcdserverpb.Maintenance/Status", StatusRequest {}).await?;
+        let header = status.header.clone().unwrap_or_default();
+        if header.member_id == 0 || header.cluster_id == 0 {
+            return Err(Failure::new(
+                UnknownCause::InvalidAnswer,
+                "it answers without the id of a member and a cluster: this is not etcd",
+            ));
+        }
         shorten(&mut status.version);
         status.errors.truncate(MAX_ITEMS);
         status.errors.iter_mut().for_each(shorten);

@@ -16,6 +16,7 @@ pub(super) struct Material {
     ca: Vec<u8>,
     client: Option<(Vec<u8>, Vec<u8>)>,
     digest: [u8; 32],
+    files: TlsFiles,
 }
 
 impl Material {
@@ -36,7 +37,7 @@ impl Material {
             hash.update(part);
         }
         let digest = hash.finalize().into();
-        Ok(Self { ca, client, digest })
+        Ok(Self { ca, client, digest, files: files.clone() })
     }
 }
 
@@ -64,17 +65,63 @@ impl Credentials {
         self.digest == material.digest
     }
 
-    /// From the files' contents; the failure names what does not fit, and shows none of it.
-    pub(super) fn new(material: &Material) -> Result<Self, Failure> {
-        let ca = certificate::certificates(&material.ca).map_err(|e| e.during("CA"))?;
-        let trust = tls::trusting(tls::roots_of(&ca)?)?;
-        let identity = match &material.client {
-            Some((certificate, key)) => Some(tls::Identity::from_pem(certificate, key)?),
-            None => None,
+    /// From the files' contents; the failure names what does not fit, and in which file, and shows none of it.
+    pub(super) fn new(material: &Material) -> Result<Self, (Failure, String)> {
+        let of = |path: &Path| {
+            let source = path.display().to_string();
+            move |failure: Failure| (failure, source)
         };
-        let grpc = tls::client_config(trust, identity.as_ref(), &[b"h2"])?;
+        let in_ca = || of(&material.files.ca);
+        let ca = certificate::certificates(&material.ca).map_err(in_ca())?;
+        let trust = tls::trusting(tls::roots_of(&ca).map_err(in_ca())?).map_err(in_ca())?;
+        let (identity, pair) = match (&material.client, &material.files.client) {
+            (Some((certificate, key)), Some((certificate_path, key_path))) => {
+                let chain = certificate::certificates(certificate).map_err(of(certificate_path))?;
+                let key = certificate::private_key(key).map_err(of(key_path))?;
+                let pair = format!("{} and {}", certificate_path.display(), key_path.display());
+                (Some(tls::Identity::from_der(chain, key)), pair)
+            }
+            _ => (None, "TLS files of etcd".to_owned()),
+        };
+        let grpc =
+            tls::client_config(trust, identity.as_ref(), &[b"h2"]).map_err(|failure| (failure, pair))?;
         let mut http = ClientConfig::clone(&grpc);
         http.alpn_protocols.clear();
         Ok(Self { digest: material.digest, grpc, http: Arc::new(http) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sense::prepared::Machine;
+
+    #[test]
+    fn what_cannot_be_used_is_named_by_its_file() {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let other = rcgen::KeyPair::generate().unwrap().serialize_pem();
+        let params = rcgen::CertificateParams::new(vec!["n1".to_owned()]).unwrap();
+        let good = params.self_signed(&key).unwrap().pem();
+        let bad = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        let twice = format!("{good}{bad}");
+        let key = key.serialize_pem();
+        for (ca, certificate, key, source) in [
+            (bad, good.as_str(), key.as_str(), "/ca.crt"),
+            (&twice, &good, &key, "/ca.crt"),
+            ("x", &good, &key, "/ca.crt"),
+            (&good, "x", &key, "/client.crt"),
+            (&good, &good, "x", "/client.key"),
+            (&good, &good, &other, "/client.crt and /client.key"),
+        ] {
+            let machine = Machine::new();
+            let files =
+                TlsFiles { ca: "/ca.crt".into(), client: Some(("/client.crt".into(), "/client.key".into())) };
+            for (path, text) in [("/ca.crt", ca), ("/client.crt", certificate), ("/client.key", key)] {
+                machine.write(path, text);
+            }
+            let material = Material::read(&*machine.cx().opener, &files).map_err(|(f, _)| f).unwrap();
+            let (failure, told) = Credentials::new(&material).err().unwrap();
+            assert_eq!(told, source, "{failure}");
+        }
     }
 }

@@ -188,13 +188,21 @@ pub(super) fn loopback(host: &str) -> Url {
 }
 
 fn configured(settings: &EtcdSettings) -> Step {
-    if settings.endpoints.is_empty() {
+    if settings.endpoints.is_empty() && !settings.endpoints_refused {
         return Step::Next;
     }
     let refuse = |detail: String| {
         let failure = Failure::new(UnknownCause::InvalidInput, detail);
         Step::Done(Discovery::Failed { failure, source: "[etcd]".into() })
     };
+    if settings.endpoints_refused {
+        // The first is the local member's: without one of them another might be taken for it.
+        return refuse(
+            "etcd.endpoints has an entry that cannot be used, so which etcd is meant is not known: the configuration's problems \
+             say what is wrong with it (outrider-agent validate)"
+                .to_owned(),
+        );
+    }
     let mut endpoints = Vec::new();
     for text in &settings.endpoints {
         match Url::parse(text) {

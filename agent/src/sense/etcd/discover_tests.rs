@@ -225,13 +225,14 @@ fn each_scheme_of_a_datastore_is_told_for_what_it_is() {
             assert!(reason.contains(says) && !reason.contains("s3cret"), "{endpoint}: {reason}");
         }
     }
-    // Without etcd of its own, whether it joined another server or not.
-    for more in ["", "server: https://n1:9345\n"] {
+    // Without etcd of its own: one that joined another server has its control plane only, RKE2's others stand behind kine.
+    for (more, says) in [("", "behind kine"), ("server: https://n1:9345\n", "the control plane only")] {
         let text = format!("disable-etcd: true\n{more}");
         let files =
             [(format!("{RKE2}/server/token"), ""), ("/etc/rancher/rke2/config.yaml".into(), text.as_str())];
         let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
-        assert!(not_here(&machine(&files)).contains("disable-etcd"));
+        let reason = not_here(&machine(&files));
+        assert!(reason.contains("disable-etcd") && reason.contains(says), "{reason}");
     }
 }
 

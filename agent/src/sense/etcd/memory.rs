@@ -62,7 +62,7 @@ impl Memory {
         settings: &EtcdSettings,
         found: Found,
         material: Option<Material>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), (Failure, String)> {
         if self.found.as_ref().is_some_and(|before| before.found_by != found.found_by)
             || self.settings != *settings
         {

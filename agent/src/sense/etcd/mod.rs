@@ -70,8 +70,8 @@ pub async fn read(cx: &SenseContext, settings: &EtcdSettings, memory: &mut Memor
             return failure.into_fact(source, cx.now());
         }
     };
-    if let Err(failure) = memory.prepare(settings, found.clone(), material) {
-        return failure.into_fact("TLS files of etcd", cx.now());
+    if let Err((failure, file)) = memory.prepare(settings, found.clone(), material) {
+        return failure.into_fact(file, cx.now());
     }
     memory.disk = Some(*disk);
     let began = cx.now();

@@ -5,7 +5,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use outrider_protocol::UnknownCause;
+use outrider_protocol::{Distribution, UnknownCause};
 
 use super::discover::{Discovery, Disk, Found, RANCHER_ELECTION, Step, TlsFiles, loopback};
 use super::disk::SnapshotSettings;
@@ -70,7 +70,16 @@ fn find_in(
         )));
     }
     if options.disable_etcd() {
-        return Ok(Step::not_here(format!("{title} server without etcd (disable-etcd)")));
+        // What joins nobody has to keep its state somewhere, and that is what kine stands before.
+        return Ok(Step::not_here(match options.server() {
+            None if program.distribution == Distribution::Rke2 => format!(
+                "{title} server on another datastore behind kine (disable-etcd, and no server to join), not etcd"
+            ),
+            None => format!("{title} server without etcd (disable-etcd, and no server to join)"),
+            Some(_) => format!(
+                "{title} server with the control plane only (disable-etcd): etcd runs on the servers it joins"
+            ),
+        }));
     }
     // These files exist only on servers that run etcd: it should be here and its data is not.
     let certificates = data.join("server/tls/etcd");

@@ -313,7 +313,11 @@ async fn ask(cx: &SenseContext, url: &Url, client: Client, deadline: Instant) ->
         limited("Maintenance/Status", deadline, for_status.status()),
         limited("linearizable read", deadline, for_read.linearizable_read()),
     );
-    let read = read.map(|read| read.ms);
+    // What is no etcd vouches for no quorum.
+    let read = match &status {
+        Err(failure) if failure.cause == UnknownCause::InvalidAnswer => Err(failure.clone()),
+        _ => read.map(|read| read.ms),
+    };
     let client = status.is_ok().then_some(client);
     Look { url: url.clone(), status, read, at: cx.now(), client }
 }

@@ -112,7 +112,12 @@ fn unreadable(view: &View<'_>) -> Option<Candidate> {
         1 => String::new(),
         n => format!(" and {} more", n - 1),
     };
-    let message = format!("{}{more} holds no certificate: {}.", first.path, why.trim_end_matches(['.', '?']));
+    let why = why.trim_end_matches(['.', '?']);
+    let message = match why.starts_with("block ") {
+        // The others of its blocks are certificates.
+        true => format!("{}{more} cannot be read whole: {why}.", first.path),
+        false => format!("{}{more} holds no certificate: {why}.", first.path),
+    };
     let severity = if needed(first) { Severity::Error } else { Severity::Warn };
     let fails = format!("What uses {path} fails at its next start, and no start renews what it cannot read.");
     let advice = match (&first.usage, &view.facts.distribution) {
@@ -157,7 +162,19 @@ fn unread(view: &View<'_>) -> Option<Candidate> {
     let message = format!("{count} could not be read: {}: {}.", first.path, why.trim_end_matches('.'));
     let finding = Finding::unknown(TYPE, cause, Severity::Warn, view.at, message);
     let candidate = Candidate::new(Status::Unknown, finding.severity, finding.reason, finding.message);
-    Some(candidate.advice(finding.advice).after(super::RAISE))
+    let path = &first.path;
+    let advice = match cause {
+        UnknownCause::Unsupported => format!(
+            "See what was put there (ls -lL {path}): a file of certificates has a few kB. What is in it tells openssl x509 -noout \
+             -enddate -in {path}."
+        ),
+        UnknownCause::IoError => format!(
+            "Look at it by hand: namei -l {path} names every folder and link on the way to it, ls -l {path} what lies there. If those \
+             are as they should be, see dmesg for errors of the disk."
+        ),
+        _ => finding.advice,
+    };
+    Some(candidate.advice(advice).after(super::RAISE))
 }
 
 /// Files that are wanted here and are not there. A second look confirms: one that is being replaced is gone for a moment.

@@ -105,6 +105,12 @@ fn compare(
 ) -> Finding {
     let latest = &metrics.latest;
     let span = latest.at.since(earlier.at);
+    if latest.at < earlier.at {
+        return unmeasured(
+            at,
+            "the latest scrape is dated before the earlier one: the clock was set back, or they are reversed",
+        );
+    }
     if span.is_zero() {
         return unmeasured(at, "the two scrapes were made at one instant");
     }

@@ -5,16 +5,16 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use outrider_protocol::{
-    ConditionType, Distribution, EtcdFacts, Fact, LearnerProgress, Member, MemberList, ReasonCode as R,
-    Severity, Status, Timestamp,
+    ConditionType, Distribution, EndpointFacts, EtcdFacts, Fact, LearnerProgress, Member, MemberList,
+    ReasonCode as R, Severity, Status, Timestamp,
 };
 
 use super::ghosts::removal_needs;
 use super::links::link;
 use super::rebuilt::Leftovers;
 use super::view::{
-    Silence, answers_itself, display_name, endpoints_of, is_down, lacks_leader, name_of, ours, service,
-    with_id,
+    Silence, answers_itself, display_name, endpoints_of, is_down, lacks_leader, member_of, name_of, ours,
+    service, with_id,
 };
 use crate::finding::Finding;
 use crate::wording::{Span, names};
@@ -109,9 +109,43 @@ pub(super) fn judge(
     let learners = list.members.iter().enumerate().filter(|(_, m)| m.is_learner);
     let found = learners.map(|(i, m)| {
         let learner = Learner { leftover: leftovers.words(i), quorum, ..seen_by(etcd, m, now) };
-        finding(&learner, stalled, at)
+        on_this_node(finding(&learner, stalled, at), etcd, &m.id)
     });
     found.collect()
+}
+
+/// The peers that a learner on this node does not hear, in words: it counts its connections to all of them as down, and its log
+/// does not grow. A learner takes part in no election, so it goes on naming the leader it heard last (etcd-io/raft, `raft.go`,
+/// `tickElection`).
+pub(super) fn cut_off(etcd: &EtcdFacts, id: &str) -> Option<String> {
+    let is_here = |e: &EndpointFacts| e.local && member_of(e) == Some(id);
+    let metrics = etcd.metrics.value().filter(|_| etcd.endpoints.iter().any(is_here))?;
+    let peers = &metrics.latest.peers;
+    let progress = etcd.learner_progress.get(id).map_or(&[][..], Vec::as_slice);
+    let grows = progress.first().zip(progress.last()).is_some_and(|(first, last)| last.index > first.index);
+    let all_down = !peers.is_empty() && peers.keys().all(|peer| link(metrics, peer) == Status::False);
+    (all_down && !grows).then(|| names(peers.keys().map(|peer| name_of(etcd.members.value(), peer)), 7))
+}
+
+/// What there is to do about a learner that hears nobody.
+pub(super) fn cut_off_advice(peers: &str) -> String {
+    format!(
+        "First see EtcdQuorum of a server whose member votes: without a quorum nobody sends a learner the log or promotes it. If one \
+         holds there, check port 2380 between this node and {peers}, both ways. Do not restart etcd because of it."
+    )
+}
+
+/// `finding` of a learner, with what this node's own member counts against "wait" if it is the one.
+fn on_this_node(finding: Finding, etcd: &EtcdFacts, id: &str) -> Finding {
+    let Some(peers) = cut_off(etcd, id).filter(|_| finding.advice.starts_with("Wait")) else {
+        return finding;
+    };
+    let message = format!(
+        "{} Its connections on port 2380 to {peers} are all down, so nobody sends it the log.",
+        finding.message
+    );
+    Finding { severity: Severity::Warn, reason: R::EtcdLearnerLagging, message, ..finding }
+        .advice(cut_off_advice(&peers))
 }
 
 /// What one node's facts show of the learner `member`.
@@ -174,7 +208,7 @@ pub(crate) fn seen_by<'a>(etcd: &'a EtcdFacts, member: &'a Member, now: Timestam
 
 /// Where the list says that the member is to be found, for a sentence.
 pub(super) fn recorded(member: &Member) -> Cow<'_, str> {
-    match names(member.peer_urls.iter().filter(|url| !url.is_empty()), 2) {
+    match names(member.peer_urls.iter().filter(|url| !url.trim().is_empty()), 2) {
         none if none.is_empty() => "an address that nobody recorded".into(),
         urls => urls.into(),
     }

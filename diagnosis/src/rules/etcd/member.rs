@@ -69,7 +69,10 @@ pub(super) fn judge(
             let who = if name.is_empty() { "The local member" } else { name };
             let message =
                 format!("{who} at {url} answers that it is a learner ({detail}); it does not vote yet.");
-            let advice = Learning { etcd, quorum, at, now, limits }.advice(&endpoint.member_id);
+            let advice = match learners::cut_off(etcd, &endpoint.member_id) {
+                Some(peers) => learners::cut_off_advice(&peers),
+                None => Learning { etcd, quorum, at, now, limits }.advice(&endpoint.member_id),
+            };
             return new(Status::True, Severity::Info, R::EtcdMemberIsLearner, at, message).advice(advice);
         }
         Fact::Unknown { cause, detail, .. } => {
@@ -224,6 +227,16 @@ impl<'a> Learning<'a> {
             );
             return new(Status::False, Severity::Error, R::EtcdNoLeader, self.at, message).advice(advice);
         }
+        if let Some(peers) = learners::cut_off(self.etcd, &status.member_id) {
+            let leader = name_of(self.etcd.members.value(), &status.leader);
+            let message = format!(
+                "{name} at {url} is a learner at raft index {} and hears nobody: its connections on port 2380 to {peers} are all \
+                 down. That it names {leader} as its leader is old, for a learner takes part in no election.",
+                status.raft_index
+            );
+            let advice = learners::cut_off_advice(&peers);
+            return new(Status::False, Severity::Error, R::EtcdNoLeader, self.at, message).advice(advice);
+        }
         let message = format!(
             "{name} at {url} is a learner at raft index {}; it does not vote yet and cannot answer health reads.",
             status.raft_index
@@ -256,6 +269,12 @@ fn unlisted_advice(etcd: &EtcdFacts) -> String {
         return "Quorum first: without a leader nobody sends this learner the log or promotes it. EtcdQuorum of a server whose \
                 member votes tells what is missing; do not restart etcd because it has no leader."
             .to_owned();
+    }
+    if let Fact::Unknown { cause: UnknownCause::InvalidAnswer, detail, .. } = &etcd.members {
+        return format!(
+            "The member list here is none that an etcd gives ({detail}), so nothing says that it will be promoted: ask another server \
+             (outrider check --only etcd there), and see what listens here (ss -ltnp)."
+        );
     }
     let promoter = match etcd.distribution {
         Distribution::Rke2 | Distribution::K3s => "the leader's server, which looks every 15 s",

@@ -15,7 +15,7 @@ use super::rebuilt::{Leftovers, kubernetes_nodes};
 use super::rivals::{self, Camp};
 use super::urls::Urls;
 use super::view::{self, Seen};
-use super::{learners, member, peers, versions};
+use super::{lagging, learners, member, peers, versions};
 use crate::finding::Finding;
 use crate::wording::{Count, names};
 
@@ -76,6 +76,7 @@ pub(super) fn judge(
     found.extend(unstarted(list, tally, at));
     found.extend(repeated_ids(repeated, at));
     found.extend(removed(etcd, at));
+    found.extend(lagging::judge(etcd, list, tally, at));
     found.extend(versions::apart(etcd, list, at));
     worst_of(found)
         .unwrap_or_else(|| {

@@ -8,6 +8,7 @@ mod folder;
 mod full_disk;
 pub(crate) mod ghosts;
 mod histogram;
+mod lagging;
 mod leader;
 pub(crate) mod learners;
 pub(crate) mod links;

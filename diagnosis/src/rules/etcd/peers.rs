@@ -189,7 +189,9 @@ fn compare(
     (running, ranchers): (bool, bool),
     (tally, at): (&Tally<'_>, Timestamp),
 ) -> Compared {
-    if member.peer_urls.is_empty() {
+    // Of an empty one the rule of URLs that nobody can use tells.
+    let is_blank = |url: &String| url.trim().is_empty();
+    if member.peer_urls.is_empty() || member.peer_urls.iter().chain(expected).any(is_blank) {
         return Compared::Not;
     }
     let recorded: Vec<Peer<'_>> = member.peer_urls.iter().map(|u| parse(u)).collect();
@@ -310,7 +312,7 @@ fn steps(
 fn duplicates(list: &MemberList, lives: impl Fn(&Member) -> bool, at: Timestamp) -> Option<Finding> {
     let mut by_place: BTreeMap<(Host<'_>, &str), Vec<(usize, &str)>> = BTreeMap::new();
     for (i, m) in list.members.iter().enumerate() {
-        for url in &m.peer_urls {
+        for url in m.peer_urls.iter().filter(|url| !url.trim().is_empty()) {
             let peer = parse(url);
             let at_place = by_place.entry((peer.host, peer.port)).or_default();
             if at_place.iter().all(|(member, _)| *member != i) {

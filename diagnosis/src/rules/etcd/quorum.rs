@@ -106,11 +106,17 @@ fn holds(tally: &Tally<'_>, at: Timestamp) -> Finding {
                 R::EtcdSingleVoter,
                 format!("Quorum holds, with nothing in reserve: {numbers}{read}{from}."),
             )
-            .advice(format!(
-                "1 voter tolerates 0 failures, 3 tolerate 1: where an outage matters, and no other server runs a cluster of its own, \
-                 add two servers; keep etcd snapshots off {}.",
-                tally.named(&[Health::Healthy])
-            )),
+            .advice(match tally.learners {
+                0 => format!(
+                    "1 voter tolerates 0 failures, 3 tolerate 1: where an outage matters, and no other server runs a cluster of its \
+                     own, add two servers; keep etcd snapshots off {}.",
+                    tally.named(&[Health::Healthy])
+                ),
+                on_their_way => format!(
+                    "1 voter tolerates 0 failures. {}",
+                    with_learners(voters, on_their_way)
+                ),
+            }),
             n if n % 2 == 0 => new(
                 Severity::Warn,
                 R::EtcdEvenVoters,
@@ -120,12 +126,17 @@ fn holds(tally: &Tally<'_>, at: Timestamp) -> Finding {
                 ),
             )
             .advice(format!(
-                "{n} voters are no better than {}{}. Add one server to make {} voters, which tolerate \
-                 {}, or take one away on purpose.",
+                "{n} voters are no better than {}{}. {}",
                 n - 1,
                 if n == 2 { ": neither may fail" } else { ", and one more can fail" },
-                n + 1,
-                tolerated(n + 1, n + 1)
+                match tally.learners {
+                    0 => format!(
+                        "Add one server to make {} voters, which tolerate {}, or take one away on purpose.",
+                        n + 1,
+                        tolerated(n + 1, n + 1)
+                    ),
+                    on_their_way => with_learners(n, on_their_way),
+                }
             )),
             _ => new(Severity::Ok, R::EtcdQuorumMet, format!("Quorum holds: {numbers}{read}{from}.")),
         };
@@ -217,6 +228,27 @@ fn holds(tally: &Tally<'_>, at: Timestamp) -> Finding {
     };
     let message = format!("The next loss stops the cluster: {numbers}; {unhealthy}{read}{from}.");
     new(severity, R::EtcdNoTolerance, message).waits(REDUCED_RAISE, clear).advice(advice)
+}
+
+/// What to do about few or even voters while learners join: one that is on its way is the server that would be added (D6).
+fn with_learners(voters: usize, learners: usize) -> String {
+    let then = voters + learners;
+    let who = if learners == 1 { "the learner that joins" } else { "the learners that join" };
+    let more = match then {
+        n if n.is_multiple_of(2) => {
+            format!(
+                " After that one more server makes {}, which tolerate {}.",
+                n + 1,
+                tolerated(n + 1, n + 1)
+            )
+        }
+        _ => String::new(),
+    };
+    format!(
+        "Wait for {who}, which makes {then} voters that tolerate {}, and add or take away no other server before: EtcdMembership says \
+         how far it is, and what it lacks if it does not come on.{more}",
+        tolerated(then, then)
+    )
 }
 
 fn lost(tally: &Tally<'_>, at: Timestamp) -> Finding {

@@ -40,8 +40,9 @@ pub(super) fn rejoin(tally: &Tally<'_>, member: &Member, running: bool, at: Time
     let why = match quorum {
         Status::True if healthy >= needed => {
             return format!(
-                "If that cannot be, {step}, while {healthy} of {} are healthy without it (quorum {needed}).",
-                Count(left, "voter")
+                "If that cannot be, {step}, while {healthy} of {} {} healthy without it (quorum {needed}).",
+                Count(left, "voter"),
+                if healthy == 1 { "is" } else { "are" }
             );
         }
         Status::True => format!(

@@ -227,8 +227,11 @@ struct Useless<'a> {
 fn on_one_machine(list: &MemberList, of: Use) -> bool {
     let all = || list.members.iter().flat_map(|m| of.of(m)).map(|url| url.trim_end_matches('/'));
     let distinct: BTreeSet<&str> = all().collect();
+    // Who was added and has not started has published nothing yet.
+    let waits = |m: &Member| of == Use::Clients && m.name.is_empty();
     distinct.len() == all().count()
-        && list.members.iter().all(|m| !of.of(m).is_empty())
+        && !distinct.is_empty()
+        && list.members.iter().all(|m| !of.of(m).is_empty() || waits(m))
         && distinct.iter().all(|url| parts(url, of).flaws == [Flaw::Loopback])
 }
 

@@ -14,7 +14,7 @@ use super::rebuilt::{Rebuilt, has_node, kubernetes_nodes, stem};
 use super::rivals::{self, Camp};
 use super::spoilt;
 use super::urls::is_loopback;
-use crate::wording::Span;
+use crate::wording::{Count, Span};
 
 /// etcd's own default, and what RKE2 and K3s set (`facts/etcd.md`, section 2).
 const ELECTION: Duration = Duration::from_secs(1);
@@ -77,20 +77,29 @@ pub(crate) fn distinct(list: &MemberList) -> (Cow<'_, MemberList>, Vec<String>) 
     (Cow::Owned(MemberList { members, ..list.clone() }), repeated)
 }
 
-/// The list that was read, unless it names a member without an id: such a one can be held against no answer, and no etcd gives
-/// such a list.
+/// The list that was read, unless no etcd gives such a one.
 pub(crate) fn listed(etcd: &EtcdFacts) -> Option<&MemberList> {
-    etcd.members.value().filter(|list| list.members.iter().all(|m| !m.id.trim().is_empty()))
+    etcd.members.value().filter(|list| nonsense(list).is_none())
+}
+
+/// Why no etcd gives this list: a member without an id can be held against no answer, and a cluster without a voter cannot be
+/// (etcd starts as one, and removes or demotes no last one).
+fn nonsense(list: &MemberList) -> Option<String> {
+    let nameless = list.members.iter().filter(|m| m.id.trim().is_empty()).count();
+    let learners = list.members.iter().filter(|m| m.is_learner).count();
+    if nameless > 0 {
+        Some(format!("it has {} members, {nameless} of them without an id", list.members.len()))
+    } else if learners > 0 && learners == list.members.len() {
+        Some(format!("it has no voter, only {}, and a cluster has one at least", Count(learners, "learner")))
+    } else {
+        None
+    }
 }
 
 /// The same facts with the list that [`listed`] refuses as an answer that is none; `None` where there is nothing to refuse.
 pub(crate) fn without_bad_list(etcd: &EtcdFacts) -> Option<EtcdFacts> {
     let Fact::Known { value: list, source, at } = &etcd.members else { return None };
-    if listed(etcd).is_some() {
-        return None;
-    }
-    let nameless = list.members.iter().filter(|m| m.id.trim().is_empty()).count();
-    let detail = format!("it has {} members, {nameless} of them without an id", list.members.len());
+    let detail = nonsense(list)?;
     let members = Fact::unknown(UnknownCause::InvalidAnswer, detail, source.clone(), *at);
     Some(EtcdFacts { members, ..etcd.clone() })
 }
@@ -258,10 +267,15 @@ pub(crate) fn only_client_port_is_closed(etcd: &EtcdFacts, member: &Member) -> b
     etcd.link_after(&member.id, since) == Some(true)
 }
 
+/// How long an endpoint has been silent; `None` where it was asked once, for one look tells no duration.
+pub(crate) fn down_for(e: &EndpointFacts, now: Timestamp) -> Option<Duration> {
+    let since = e.down_since.filter(|since| e.status.at() > *since)?;
+    Some(now.since(since)).filter(|d| *d >= Duration::from_secs(1))
+}
+
 /// " for 10 min", or nothing while the silence is as young as the question.
 pub(crate) fn silent_for(e: &EndpointFacts, now: Timestamp) -> String {
-    let silence = e.down_since.map(|t| now.since(t)).filter(|d| *d >= Duration::from_secs(1));
-    silence.map(|d| format!(" for {}", Span(d))).unwrap_or_default()
+    down_for(e, now).map(|d| format!(" for {}", Span(d))).unwrap_or_default()
 }
 
 fn endpoint_health(e: &EndpointFacts, cluster_id: &str, member: &Member, now: Timestamp) -> Seen {

@@ -142,3 +142,32 @@ fn where_no_file_was_read_nothing_is_known_of_them() {
         );
     }
 }
+
+#[test]
+fn what_could_not_be_read_says_where_to_look() {
+    let path = format!("{TLS}/client-admin.crt");
+    let with = |cause: UnknownCause, detail: &str| {
+        let fact = Fact::unknown(cause, detail, path.as_str(), world::now());
+        about(&judged(certificates(NEW, 265).with(|c| c.files[2].certificates = fact)), "files")
+    };
+    for (cause, detail, words) in [
+        (UnknownCause::Unsupported, "larger than 64 KiB, not read", "ls -lL"),
+        (UnknownCause::IoError, "Too many levels of symbolic links (os error 40)", "namei -l"),
+        (UnknownCause::IoError, "Not a directory (os error 20)", "namei -l"),
+        (UnknownCause::IoError, "Input/output error (os error 5)", "dmesg"),
+    ] {
+        let f = with(cause, detail);
+        assert_eq!((f.status, f.severity), (Status::Unknown, Severity::Warn), "{f:#?}");
+        assert!(f.advice.contains(words) && f.advice.contains(&path), "{f:#?}");
+        assert!(!f.advice.contains("peer") && !f.advice.contains("system's log"), "{f:#?}");
+    }
+    let f = with(UnknownCause::InvalidInput, "block 2 of 2: no X.509 certificate");
+    expect(
+        &f,
+        Status::False,
+        Severity::Warn,
+        R::CertificateUnreadable,
+        &["cannot be read whole: block 2 of 2"],
+    );
+    assert!(!f.message.contains("holds no certificate"), "{f:#?}");
+}

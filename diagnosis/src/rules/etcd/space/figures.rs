@@ -155,6 +155,11 @@ impl<'a> Space<'a> {
         self.size_percent().is_some_and(|p| p > SIZE_NEAR_PERCENT)
     }
 
+    /// Whether the file is as large as its quota lets it be, or larger.
+    pub(super) fn is_over(&self) -> bool {
+        self.limit().is_some_and(|limit| self.size >= limit)
+    }
+
     /// How full it is, to find the fullest; one of unknown quota by its size alone.
     pub(super) fn fullness(&self) -> f64 {
         let used = self.used_percent().unwrap_or(0.0);

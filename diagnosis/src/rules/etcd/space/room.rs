@@ -18,6 +18,10 @@ const DEFRAG_LIMIT: Duration = Duration::from_secs(30);
 /// What etcd's guide suggests as the largest quota for normal environments (etcd.io, "System limits").
 const LARGEST_SUGGESTED: u64 = 8 * 1024 * 1024 * 1024;
 const NAMED: usize = 7;
+/// etcd looks at the size before every write, and sets the alarm where there is no room for it
+/// (etcd-io/etcd:server/storage/quota.go).
+const OVER: &str =
+    "No alarm is set yet, but the file is not below its quota: the next write sets the alarm and is refused";
 
 /// The gravest that is to be said of a member, and behind it what cannot be told of others; `None` when none told a size.
 pub(super) fn judge(spaces: &[Space<'_>], at: Timestamp, limits: &Thresholds) -> Option<Cure> {
@@ -91,14 +95,20 @@ fn quota_unknown(spaces: &[Space<'_>], at: Timestamp) -> Option<Finding> {
 
 /// `alone` is whether nobody else told a size.
 fn one(space: &Space<'_>, alone: bool, at: Timestamp, limits: &Thresholds) -> Cure {
+    // No write is left to be warned of.
+    let (status, severity) =
+        if space.is_over() { (Status::False, Severity::Error) } else { (Status::True, Severity::Warn) };
     let low = |takes, message: String, advice: String| {
-        let finding = Finding::new(TYPE, Status::True, Severity::Warn, R::EtcdSpaceLow, at, message);
+        let finding = Finding::new(TYPE, status, severity, R::EtcdSpaceLow, at, message);
         Cure { finding: finding.advice(advice), takes }
     };
     let numbers = space.numbers();
     let Some(limit) = space.limit() else { return without_quota(space, at) };
     if space.in_use.is_some() && space.is_used_up(limits.etcd_space_warn_percent) {
-        let message = format!("No alarm is set, but the quota is nearly used up. {numbers}.");
+        let message = match space.is_over() {
+            true => format!("{OVER}, and most of it is in use. {numbers}."),
+            false => format!("No alarm is set, but the quota is nearly used up. {numbers}."),
+        };
         let advice = format!(
             "Defragmentation will not help: it frees {}. Find what fills {} (events, secrets, custom resources), remove \
              objects and compact, or raise the quota of {}, before the alarm stops all writes of the cluster.",
@@ -113,7 +123,10 @@ fn one(space: &Space<'_>, alone: bool, at: Timestamp, limits: &Thresholds) -> Cu
             .freeable()
             .map(|n| format!("; defragmentation frees about {}", Bytes(n)))
             .unwrap_or_default();
-        let message = format!("No alarm is set, but the file is near its quota. {numbers}{frees}.");
+        let message = match space.is_over() {
+            true => format!("{OVER}. {numbers}{frees}."),
+            false => format!("No alarm is set, but the file is near its quota. {numbers}{frees}."),
+        };
         let takes = if space.freeable().is_some() { Takes::AtOnce } else { Takes::AtLast };
         let advice = match space.freeable() {
             Some(_) if alone => format!("A person defragments {}{}.", space.name, defrag_needs(space, false)),
