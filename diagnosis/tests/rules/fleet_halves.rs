@@ -209,6 +209,7 @@ fn from_an_empty_snapshot_nothing_is_restored() {
         newest: Some(SnapshotFile { name: format!("s{hours}"), at: ago(hours * 3600), size_bytes: size }),
         count: 3,
         folder: "/snapshots".into(),
+        too_small: None,
         object_storage: false,
         schedule_disabled: false,
     };
