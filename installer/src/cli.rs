@@ -1,5 +1,6 @@
 //! The command line as people type it. Help texts here are also the man pages and `docs/cli.md`.
 
+mod install;
 mod sync;
 mod userdata;
 
@@ -8,6 +9,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueHint};
 use outrider_protocol::Check;
 
+pub(crate) use self::install::{InstallArgs, UninstallArgs, WorkingArgs};
 pub(crate) use self::sync::{
     HostedArgs, SyncArgs, SyncCommand, SyncExplainArgs, SyncPlanArgs, SyncSimulateArgs,
 };
@@ -76,6 +78,13 @@ pub(crate) enum Command {
     ///
     /// Nodes that name the same cluster are judged together as well. The same facts always yield the same bytes.
     Diagnose(DiagnoseArgs),
+    /// Make this machine a managed node: programs, configuration, token, service
+    ///
+    /// Looks first and changes nothing when something stands in the way. What is done is written into a receipt before it
+    /// is done, so that a run that was ended anywhere is simply repeated, and `outrider uninstall` finds the way back.
+    Install(Box<InstallArgs>),
+    /// Take away what `outrider install` made, and nothing else
+    Uninstall(UninstallArgs),
     /// Make, list and revoke enrolment tokens
     Token(TokenArgs),
     /// Let a node in that waits for approval

@@ -2,7 +2,7 @@
 //!
 //! Tour: [`cli`] is the command line as people type it; `commands/` holds one file a command; `show/` turns the
 //! protocol's nouns into tables; `input` reads the documents that people hand over; `output/` knows terminals, formats and closed pipes; `client/` talks to a coordinator;
-//! `contexts` remembers which; `up/` runs a coordinator and an agent in one process; `simulate/` plays further nodes.
+//! `contexts` remembers which; `install/` makes this machine a node and unmakes it; `up/` runs a coordinator and an agent in one process; `simulate/` plays further nodes.
 //!
 //! Exit codes: `check` is a monitoring plugin (0 ok, 1 warning, 2 error, 3 unknown or usage error); every other
 //! command ends with 0 when it did its work, 1 when it could not, 64 (`EX_USAGE`) when it was called wrongly.
@@ -15,6 +15,7 @@ mod contexts;
 mod exit;
 mod folders;
 mod input;
+mod install;
 #[cfg_attr(not(feature = "coordinator"), allow(dead_code, reason = "only `up` logs to a file"))]
 mod logging;
 mod output;
@@ -62,6 +63,8 @@ async fn run(cli: Cli, screen: &mut Screen) -> anyhow::Result<Exit> {
         Command::Check(args) => commands::check::run(args, screen).await,
         Command::Facts(args) => commands::facts::run(args, screen).await,
         Command::Diagnose(args) => commands::diagnose::run(args, screen).await,
+        Command::Install(args) => commands::install::run(*args, screen).await,
+        Command::Uninstall(args) => commands::uninstall::run(args, screen).await,
         Command::Token(args) => commands::token::run(args, global, screen).await,
         Command::Approve(args) => commands::approve::run(args, global, screen).await,
         Command::Revoke(args) => commands::revoke::run(args, global, screen).await,

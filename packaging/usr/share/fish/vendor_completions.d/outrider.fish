@@ -32,6 +32,8 @@ complete -c outrider -n "__fish_outrider_needs_command" -f -a "up" -d 'Run every
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "check" -d 'Look at this machine once, without a coordinator'
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "facts" -d 'Print the facts this machine yields, as JSON; no secrets are in them'
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "diagnose" -d 'Judge captured facts, offline: facts of one or many nodes in, conditions out'
+complete -c outrider -n "__fish_outrider_needs_command" -f -a "install" -d 'Make this machine a managed node: programs, configuration, token, service'
+complete -c outrider -n "__fish_outrider_needs_command" -f -a "uninstall" -d 'Take away what `outrider install` made, and nothing else'
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "token" -d 'Make, list and revoke enrolment tokens'
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "approve" -d 'Let a node in that waits for approval'
 complete -c outrider -n "__fish_outrider_needs_command" -f -a "revoke" -d 'Take a node\'s right to speak away, for good'
@@ -90,6 +92,39 @@ complete -c outrider -n "__fish_outrider_using_subcommand diagnose" -l context -
 complete -c outrider -n "__fish_outrider_using_subcommand diagnose" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
 complete -c outrider -n "__fish_outrider_using_subcommand diagnose" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c outrider -n "__fish_outrider_using_subcommand diagnose" -s V -l version -d 'Print version'
+complete -c outrider -n "__fish_outrider_using_subcommand install" -l coordinator -d 'Coordinator, https://host[:port]; may be repeated, the first one is tried first' -r
+complete -c outrider -n "__fish_outrider_using_subcommand install" -l token -d 'Enrolment token, as `outrider token create` printed it; every process sees a command line, --token-file does not show it' -r
+complete -c outrider -n "__fish_outrider_using_subcommand install" -l token-file -d 'File with the enrolment token; - reads standard input' -r -F
+complete -c outrider -n "__fish_outrider_using_subcommand install" -l name -d 'Name of the node [default: the host name]' -r
+complete -c outrider -n "__fish_outrider_using_subcommand install" -l cluster -d 'Cluster that the node says it is of; a token that names one decides' -r
+complete -c outrider -n "__fish_outrider_using_subcommand install" -l profile -d 'What the machine is [default: generic]' -r -f -a "harvester-vm\t''
+rancher-ha-server\t''
+rancher-ha-agent\t''
+k3s-server\t''
+k3s-agent\t''
+eksa-admin\t''
+eksa-node\t''
+generic\t''"
+complete -c outrider -n "__fish_outrider_using_subcommand install" -l from -d 'Where the programs come from: the folder that holds a release\'s usr, or its .tar.gz [default: the release that this program lies in; where the machine has the programs already, none]' -r -F
+complete -c outrider -n "__fish_outrider_using_subcommand install" -l root -d 'Work on the tree of an image in this folder instead of this machine' -r -f -a "(__fish_complete_directories)"
+complete -c outrider -n "__fish_outrider_using_subcommand install" -s o -l output -d 'How it is printed' -r -f -a "table\t''
+json\t''
+yaml\t''"
+complete -c outrider -n "__fish_outrider_using_subcommand install" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
+complete -c outrider -n "__fish_outrider_using_subcommand install" -l dry-run -d 'Say what would be done, and do nothing'
+complete -c outrider -n "__fish_outrider_using_subcommand install" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
+complete -c outrider -n "__fish_outrider_using_subcommand install" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c outrider -n "__fish_outrider_using_subcommand install" -s V -l version -d 'Print version'
+complete -c outrider -n "__fish_outrider_using_subcommand uninstall" -l root -d 'Work on the tree of an image in this folder instead of this machine' -r -f -a "(__fish_complete_directories)"
+complete -c outrider -n "__fish_outrider_using_subcommand uninstall" -s o -l output -d 'How it is printed' -r -f -a "table\t''
+json\t''
+yaml\t''"
+complete -c outrider -n "__fish_outrider_using_subcommand uninstall" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
+complete -c outrider -n "__fish_outrider_using_subcommand uninstall" -l purge -d 'Take settings, token, identity and users too: nothing is left, and the machine needs a new token to be a node again'
+complete -c outrider -n "__fish_outrider_using_subcommand uninstall" -l dry-run -d 'Say what would be done, and do nothing'
+complete -c outrider -n "__fish_outrider_using_subcommand uninstall" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
+complete -c outrider -n "__fish_outrider_using_subcommand uninstall" -s h -l help -d 'Print help'
+complete -c outrider -n "__fish_outrider_using_subcommand uninstall" -s V -l version -d 'Print version'
 complete -c outrider -n "__fish_outrider_using_subcommand token; and not __fish_seen_subcommand_from create list revoke" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
 complete -c outrider -n "__fish_outrider_using_subcommand token; and not __fish_seen_subcommand_from create list revoke" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
 complete -c outrider -n "__fish_outrider_using_subcommand token; and not __fish_seen_subcommand_from create list revoke" -s h -l help -d 'Print help'

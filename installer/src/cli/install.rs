@@ -1,0 +1,60 @@
+//! `outrider install` and `uninstall` as people type them.
+
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueHint};
+use outrider_protocol::Profile;
+
+use crate::output::{Format, FormatParser};
+
+#[derive(Debug, Args)]
+pub(crate) struct InstallArgs {
+    /// Coordinator, https://host[:port]; may be repeated, the first one is tried first
+    #[arg(long, value_name = "URL")]
+    pub(crate) coordinator: Vec<String>,
+    /// Enrolment token, as `outrider token create` printed it; every process sees a command line, --token-file does not show it
+    #[arg(long, value_name = "TOKEN", conflicts_with = "token_file")]
+    pub(crate) token: Option<String>,
+    /// File with the enrolment token; - reads standard input
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Name of the node [default: the host name]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Cluster that the node says it is of; a token that names one decides
+    #[arg(long, value_name = "NAME")]
+    pub(crate) cluster: Option<String>,
+    /// What the machine is [default: generic]
+    #[arg(long, value_name = "PROFILE", value_parser = PossibleValuesParser::new(Profile::ALL.iter().map(Profile::as_str)))]
+    pub(crate) profile: Option<String>,
+    /// Where the programs come from: the folder that holds a release's usr, or its .tar.gz [default: the release that this
+    /// program lies in; where the machine has the programs already, none]
+    #[arg(long, value_name = "SOURCE", value_hint = ValueHint::AnyPath)]
+    pub(crate) from: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) working: WorkingArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UninstallArgs {
+    /// Take settings, token, identity and users too: nothing is left, and the machine needs a new token to be a node again
+    #[arg(long)]
+    pub(crate) purge: bool,
+    #[command(flatten)]
+    pub(crate) working: WorkingArgs,
+}
+
+/// On what, how far, and how it is told.
+#[derive(Debug, Args)]
+pub(crate) struct WorkingArgs {
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Work on the tree of an image in this folder instead of this machine
+    #[arg(long, value_name = "DIR", default_value = "/", hide_default_value = true, value_hint = ValueHint::DirPath)]
+    pub(crate) root: PathBuf,
+    /// How it is printed
+    #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = FormatParser::DESCRIBE)]
+    pub(crate) output: Format,
+}
