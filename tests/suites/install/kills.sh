@@ -65,10 +65,10 @@ done
 ok "killed at $kills points on the way back: run again, what was before is there"
 row "kill -9 at every step of uninstall --purge" "strace, $kills points" "run again: as before"
 
-# The disk fills while files are written: the first write that does not fit, and then room again.
+# The disk fills while files are written (a sync says so, as where room is given late), and then there is room again.
 code=0
-strace -qq -e signal=none -o /dev/null -e trace=write -e inject=write:error=ENOSPC:when=20+ -- "${there[@]}" >"$work/said" 2>&1 || code=$?
+strace -qq -e signal=none -o /dev/null -e trace=fsync -e inject=fsync:error=ENOSPC:when=20+ -- "${there[@]}" >"$work/said" 2>&1 || code=$?
 [ "$code" != 0 ] || fail "a full disk is no failure: $(words)"
 told "${there[@]}"; is "with room again the same command completes" "0 done" "$code $(jq -r .outcome "$work/said")"
 told "${back[@]}"; same "a full disk in the middle, then back" "$work/before" "$tree"
-row "the disk fills in the middle" "strace: ENOSPC from the 20th write on" "failed; run again: done; purged: as before"
+row "the disk fills in the middle" "strace: ENOSPC from the 20th sync on" "failed; run again: done; purged: as before"
