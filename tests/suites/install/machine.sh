@@ -148,6 +148,8 @@ mkdir -p "$BED_ROOT/opt/deb/DEBIAN"
 cp -r "$BED_ROOT/opt/release/usr" "$BED_ROOT/opt/deb/"
 printf 'Package: outrider\nVersion: 1\nArchitecture: all\nMaintainer: bed <bed@localhost>\nDescription: bed\n' >"$BED_ROOT/opt/deb/DEBIAN/control"
 bed sh -c 'dpkg-deb --build -Znone /opt/deb /opt/outrider.deb && dpkg -i /opt/outrider.deb' >"$work/dpkg" 2>&1 || fail "$(tail -n 3 "$work/dpkg")"
+# As the package's own script does.
+bed systemd-sysusers
 snapshot "/proc/$BED_INIT/root" >"$work/packaged"
 told bed outrider "${asked[@]}"
 is "with a package, configuration, token and service are set up" 0 "$code"
