@@ -40,6 +40,7 @@ fn context() -> SenseContext {
 fn settings(cluster: &EtcdCluster) -> EtcdSettings {
     EtcdSettings {
         endpoints: vec![cluster.endpoint(0)],
+        endpoints_refused: false,
         ca: Some(cluster.ca()),
         cert: Some(cluster.client_certificate()),
         key: Some(cluster.client_key()),
