@@ -15,4 +15,6 @@ done
 for program in outrider outrider-agent outrider-coordinator; do
     install -D -m 0755 "$programs/$program" "$root/usr/bin/$program"
 done
-install -D -m 0755 "$programs/outrider-helper" "$root/usr/libexec/outrider/outrider-helper"
+for program in outrider-helper outrider-guest-agent; do
+    install -D -m 0755 "$programs/$program" "$root/usr/libexec/outrider/$program"
+done

@@ -11,7 +11,8 @@ purge=
 if [ "${1:-}" = --purge ]; then purge=1; shift; fi
 root=${1:?usage: packaging/uninstall.sh [--purge] DESTDIR}
 root=${root%/}
-units="outrider-agent.service outrider-helper.socket outrider-helper.service outrider-coordinator.service"
+units="outrider-agent.service outrider-helper.socket outrider-helper.service outrider-guest-agent.path outrider-guest-agent.timer
+outrider-guest-agent.service outrider-coordinator.service"
 
 live=
 if [ -z "$root" ] && [ -d /run/systemd/system ]; then live=1; fi
@@ -27,14 +28,14 @@ fi
     rm -f "$root/$file"
 done
 rm -f "$root/usr/bin/outrider" "$root/usr/bin/outrider-agent" "$root/usr/bin/outrider-coordinator" \
-    "$root/usr/libexec/outrider/outrider-helper"
+    "$root/usr/libexec/outrider/outrider-helper" "$root/usr/libexec/outrider/outrider-guest-agent"
 # Folders of ours alone, and only when nobody else has put something there.
 for folder in usr/libexec/outrider usr/lib/outrider; do
     rmdir "$root/$folder" 2>/dev/null || [ ! -d "$root/$folder" ] || echo "$root/$folder is kept: it is not empty" >&2
 done
-rm -rf "$root/run/outrider"
+rm -rf "$root/run/outrider" "$root/run/outrider-guest-agent"
 if [ -n "$purge" ]; then
-    rm -rf "$root/etc/outrider" "$root/var/lib/outrider" "$root/var/lib/outrider-coordinator"
+    rm -rf "$root/etc/outrider" "$root/var/lib/outrider" "$root/var/lib/outrider-coordinator" "$root/var/lib/outrider-guest-agent"
 fi
 if [ -n "$live" ]; then
     systemctl daemon-reload

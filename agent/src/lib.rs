@@ -14,6 +14,7 @@ pub mod notify;
 pub mod privileged;
 pub mod report;
 pub mod sense;
+pub mod setup;
 pub mod timer;
 
 pub use capture::capture;

@@ -13,7 +13,7 @@ purge() {
     if [ "$PACKAGE" = outrider-coordinator ]; then
         rm -f /etc/outrider/coordinator.env
     else
-        rm -rf /run/outrider
+        rm -rf /run/outrider /run/outrider-guest-agent /var/lib/outrider-guest-agent
         # The coordinator's settings lie in the same folder, and go with the coordinator.
         [ ! -d /etc/outrider ] || find /etc/outrider -mindepth 1 -maxdepth 1 ! -name coordinator.env -exec rm -rf {} +
     fi

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use crate::{Timestamp, TypeMeta};
 
 open_enum! {
-    /// The steps an agent may take. Each touches only what Outrider made itself.
+    /// The steps an agent may take. Each of the daemon's touches only what Outrider made itself; those from `WaitForCloudInit`
+    /// on are the guest agent's set-up, which root runs.
     StepKind {
         /// Ask the coordinator for a certificate.
         Enroll = "Enroll",
@@ -20,6 +21,18 @@ open_enum! {
         WriteStatusFile = "WriteStatusFile",
         /// Write metrics for a node exporter to read.
         WriteTextfile = "WriteTextfile",
+        /// Ask the guest agent's set-up to run.
+        AskGuestAgentSetup = "AskGuestAgentSetup",
+        /// Wait until cloud-init has installed its packages.
+        WaitForCloudInit = "WaitForCloudInit",
+        /// Wait until nobody holds the package manager's lock.
+        WaitForLock = "WaitForLock",
+        /// Finish what an interrupted installation of ours left.
+        RepairPackages = "RepairPackages",
+        /// Install a package.
+        InstallPackage = "InstallPackage",
+        /// Start a unit.
+        StartUnit = "StartUnit",
     }
 }
 

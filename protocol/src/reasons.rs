@@ -147,6 +147,24 @@ reason_codes! {
         "The guest agent does not run.";
     GuestAgentStarting = "GuestAgentStarting", Info..=Info, "8d843281d2d25111b9823e798ade808e",
         "The machine booted a short while ago; the guest agent may still start.";
+    GuestAgentUnitMissing = "GuestAgentUnitMissing", Warn..=Error, "eaae7ebffdb348b9a9ff78948b09d373",
+        "The guest agent is installed and systemd knows no unit for it.";
+    GuestAgentCallsRefused = "GuestAgentCallsRefused", Warn..=Error, "39e3770c710a4614a04c777d232c4541",
+        "The guest agent is configured to refuse calls that the host needs.";
+    GuestAgentDenied = "GuestAgentDenied", Warn..=Error, "02e8ba7f24a34b8d88510df7a3334954",
+        "SELinux denies the guest agent something.";
+    GuestAgentInstalling = "GuestAgentInstalling", Info..=Info, "691b4ef7934e4d8c9fbad30d26dd9585",
+        "The guest agent is being set up.";
+    GuestAgentLockHeld = "GuestAgentLockHeld", Info..=Error, "3782bb5cacf246a094e63f0c7d20cb52",
+        "The guest agent's set-up waits for the package manager, which somebody else uses.";
+    GuestAgentNoRepository = "GuestAgentNoRepository", Warn..=Error, "5daec7164f424e33afd951cdb6616521",
+        "No repository that can be reached offers the guest agent's package.";
+    GuestAgentInstallFailed = "GuestAgentInstallFailed", Warn..=Error, "4c472b9b1d7f4725997b9694600707e0",
+        "The guest agent's package could not be installed.";
+    GuestAgentRebootNeeded = "GuestAgentRebootNeeded", Warn..=Warn, "9809d38bbf8f4384a15126733706a397",
+        "The guest agent is installed in the next snapshot; a reboot activates it.";
+    GuestAgentSetupHeld = "GuestAgentSetupHeld", Warn..=Error, "c5e96e5d464347beb517383367b84f37",
+        "The guest agent's set-up may not do what is needed.";
     EtcdMemberAnswers = "EtcdMemberAnswers", Ok..=Ok, "41a555ffcff0582181eab6a89dd6e315",
         "The local etcd member answers a linearizable read.";
     EtcdMemberIsLearner = "EtcdMemberIsLearner", Info..=Info, "ff465b64f33759fa9329c7c588018a6c",

@@ -104,12 +104,14 @@ is "cloud-init itself had no error" 0 "$(bed cat /run/cloud-init/result.json | j
 is "no unit of ours failed" "" "$(bed systemctl list-units --failed --plain --no-legend 'outrider-*')"
 
 # --- the units, by systemd's own judgement ------------------------------------------------------------------------------
-for unit in outrider-agent.service outrider-helper.socket outrider-helper.service outrider-coordinator.service; do
+for unit in outrider-agent.service outrider-helper.socket outrider-helper.service outrider-guest-agent.service outrider-guest-agent.path \
+    outrider-guest-agent.timer outrider-coordinator.service; do
     said=$(bed systemd-analyze verify "/usr/lib/systemd/system/$unit" 2>&1 | grep -i outrider | grep -v 'Command.*man' || true)
     is "systemd-analyze verify $unit" "" "$said"
 done
-# In tenths. The agent's is higher for the reasons its unit gives: without them it could not tell a clock's state.
-for unit in outrider-agent=18 outrider-helper=15 outrider-coordinator=15; do
+# In tenths. The agent's is higher for the reasons its unit gives: without them it could not tell a clock's state; and the set-up's,
+# which installs packages, for its own.
+for unit in outrider-agent=18 outrider-helper=15 outrider-coordinator=15 outrider-guest-agent=75; do
     limit=${unit#*=} unit=${unit%=*}
     said=$(bed systemd-analyze security --no-pager --offline=true --threshold="$limit" "/usr/lib/systemd/system/$unit.service") \
         || fail "$unit is too exposed: $(tail -n 1 <<<"$said")"
@@ -287,7 +289,8 @@ before_key=$(key) before_uid=$(node_uid) t=$(now)
 is "the agent is enabled before" enabled "$(bed systemctl is-enabled outrider-agent.service)"
 bed sh /opt/packaging/uninstall.sh / || fail "the removal failed"
 row "the programs are removed" "uninstall.sh" "stopped, disabled, state kept" "$(took "$t")"
-for unit in outrider-agent.service outrider-helper.socket outrider-helper.service outrider-coordinator.service; do
+for unit in outrider-agent.service outrider-helper.socket outrider-helper.service outrider-guest-agent.path outrider-guest-agent.timer \
+    outrider-guest-agent.service outrider-coordinator.service; do
     is "$unit is gone" "not-found inactive" "$(show $unit LoadState) $(show $unit ActiveState)"
 done
 is "no process of ours runs on" "" "$(bed pgrep -a outrider || true)"

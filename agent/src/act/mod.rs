@@ -1,7 +1,8 @@
 //! Act: plan the steps of a turn, then take them.
 //!
 //! The plan is data that can be printed (`once --dry-run`); taking a step is stupid and safe to repeat. Nothing here
-//! changes the machine: the steps touch files that Outrider made itself.
+//! changes the machine: the steps touch files that Outrider made itself. What does change it is asked for by such a file
+//! (`crate::setup`).
 
 mod status_file;
 mod textfile;
@@ -30,6 +31,8 @@ pub struct TurnInput<'a> {
     pub status_file: Option<PathBuf>,
     /// The textfile, when one is configured and it is time to write it.
     pub textfile: Option<PathBuf>,
+    /// The file that asks for the guest agent's set-up, when it is time to ask.
+    pub ask_setup: Option<PathBuf>,
 }
 
 /// One step with what it needs.
@@ -43,6 +46,8 @@ pub enum Action<'a> {
     WriteStatus(PathBuf),
     /// Write metrics for a node exporter.
     WriteTextfile(PathBuf),
+    /// Ask root's program to set up the guest agent.
+    AskGuestAgentSetup(PathBuf),
 }
 
 impl Action<'_> {
@@ -68,6 +73,10 @@ impl Action<'_> {
                 let reason = "report.textfile is set".to_owned();
                 (StepKind::WriteTextfile, path.display().to_string(), reason)
             }
+            Action::AskGuestAgentSetup(path) => {
+                let reason = "the guest agent does not run, and guest_agent.manage is true".to_owned();
+                (StepKind::AskGuestAgentSetup, path.display().to_string(), reason)
+            }
         };
         Step { kind, target, reason }
     }
@@ -88,6 +97,7 @@ pub fn plan<'a>(input: &TurnInput<'a>) -> (Vec<Action<'a>>, Vec<Step>) {
     actions.extend(input.desired.map(Action::ApplyDesired));
     actions.extend(input.status_file.clone().map(Action::WriteStatus));
     actions.extend(input.textfile.clone().map(Action::WriteTextfile));
+    actions.extend(input.ask_setup.clone().map(Action::AskGuestAgentSetup));
     (actions, held)
 }
 

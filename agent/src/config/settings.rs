@@ -258,12 +258,13 @@ impl Default for TopologySettings {
     }
 }
 
-/// `[guest_agent]`: read and checked; no step of this version acts on it.
+/// `[guest_agent]`: what the set-up (`crate::setup`) may do.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GuestAgentSettings {
-    /// Whether a missing or stopped guest agent may be installed and started.
+    /// Whether a missing or stopped guest agent may be installed and started; left out, it may with the profile
+    /// `harvester-vm`.
     pub manage: bool,
-    /// A package to install it from, instead of the distribution's.
+    /// A package, or a folder of packages, to install it from, instead of the distribution's repositories.
     pub package_file: Option<PathBuf>,
 }
 

@@ -162,7 +162,7 @@ fn every_key_of_the_contract_is_read() {
     assert!(s.guest_agent.manage);
     assert_eq!(s.report.heartbeat, Duration::from_secs(15));
     let notes: Vec<_> = loaded.notes.iter().map(|n| n.path.as_str()).collect();
-    assert_eq!(notes, ["checks.topology", "topology", "guest_agent"]);
+    assert_eq!(notes, ["checks.topology", "topology"]);
 }
 
 #[test]

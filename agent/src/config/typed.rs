@@ -31,7 +31,7 @@ pub(super) fn settings(table: &Table, problems: &mut Vec<Problem>, notes: &mut V
     let is_agent = matches!(settings.node.profile, Profile::RancherHaAgent | Profile::K3sAgent);
     settings.load_balancers.iter_mut().for_each(|balancer| balancer.try_backends = !is_agent);
     topology(&mut root, &mut settings.topology, notes);
-    guest_agent(&mut root, &mut settings.guest_agent, notes);
+    guest_agent(&mut root, &settings.node.profile, &mut settings.guest_agent);
     report(&mut root, &mut settings.report);
     problems.extend(root.finish());
     settings
@@ -350,10 +350,10 @@ fn topology(root: &mut Section, topology: &mut TopologySettings, notes: &mut Vec
     root.absorb(section);
 }
 
-fn guest_agent(root: &mut Section, guest_agent: &mut GuestAgentSettings, notes: &mut Vec<Problem>) {
-    note(notes, root, "guest_agent", "guest_agent", "no step of this version acts on it yet");
+fn guest_agent(root: &mut Section, profile: &Profile, guest_agent: &mut GuestAgentSettings) {
     let mut section = root.section("guest_agent");
-    set(&mut guest_agent.manage, section.boolean("manage"));
+    // Whoever calls a machine a VM of Harvester wants it to have what Harvester needs.
+    guest_agent.manage = section.boolean("manage").unwrap_or(*profile == Profile::HarvesterVm);
     guest_agent.package_file = section.text("package_file", path);
     root.absorb(section);
 }

@@ -63,6 +63,8 @@ pub async fn once(
         desired: None,
         status_file: None,
         textfile: settings.report.textfile.clone(),
+        // One pass is no reason to change the machine.
+        ask_setup: None,
     };
     let (actions, held) = act::plan(&input);
     let plan = act::describe(&actions, held);

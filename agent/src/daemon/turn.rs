@@ -25,6 +25,7 @@ use crate::metrics;
 use crate::notify::Notifier;
 use crate::report::{DeliveryStatus, Reporter};
 use crate::sense::SenseContext;
+use crate::setup::ask::{self, Asker};
 
 /// The longest the loop sleeps: the watchdog is fed, and suspend and a set clock noticed, at this pace at least.
 const HOUSEKEEPING: Duration = Duration::from_secs(10);
@@ -56,6 +57,8 @@ pub(super) struct Daemon {
     refreshed: Option<Instant>,
     told_digest: String,
     textfile: Slot,
+    /// When the guest agent's set-up was asked for.
+    asker: Asker,
     ask: mpsc::Sender<Question>,
     /// Where `/metrics` listens, and who serves it.
     metrics: Option<(SocketAddr, AbortOnDrop)>,
@@ -91,6 +94,7 @@ impl Daemon {
             refreshed: None,
             told_digest: String::new(),
             textfile: Slot::default(),
+            asker: Asker::default(),
             ask,
             metrics: None,
             _folder: folder,
@@ -194,6 +198,10 @@ impl Daemon {
         self.journal.sum_up(now);
         let refresh = self.refreshed.is_none_or(|at| now.duration_since(at) >= REFRESH);
         let write = refresh || !transitions.is_empty();
+        // Embedded, the machine is the packaged daemon's to care for.
+        let manage = self.state.settings.guest_agent.manage && self.embedding.is_none();
+        let guest_agent = self.state.facts.checks.guest_agent.as_ref();
+        let ask_setup = self.asker.ask(guest_agent, manage, self.sense.now());
         let (desired, coordinator) =
             (self.state.delivery.desired.clone(), self.state.delivery.coordinator.clone());
         let input = act::TurnInput {
@@ -209,6 +217,7 @@ impl Daemon {
                 .textfile
                 .clone()
                 .filter(|_| write && self.embedding.is_none()),
+            ask_setup: ask_setup.then(|| self.runtime_dir.join(ask::NAME)),
         };
         let (actions, _held) = act::plan(&input);
         for action in &actions {
@@ -239,6 +248,10 @@ impl Daemon {
             Action::WriteTextfile(path) => {
                 self.write_apart(path.clone(), self.metrics_page());
                 Ok(())
+            }
+            Action::AskGuestAgentSetup(path) => {
+                log::info!("the guest agent does not run: its set-up is asked for");
+                ask::touch(path, now)
             }
         }
     }

@@ -199,6 +199,7 @@ impl AllowList {
         list.add(Kind::Excerpt(Document::EtcdPod), "/etc/kubernetes/manifests", "etcd.yaml");
         list.add(Kind::Excerpt(Document::Kubelet), "/var/lib/kubelet", "config.yaml");
         list.add(Kind::Excerpt(Document::SystemAgent), "/etc/rancher/agent", "config.yaml");
+        list.add(Kind::Excerpt(Document::Denials), "/var/log/audit", "audit.log");
         for folder in ["/var/lib/rancher/agent", "/etc/rancher/agent/var"] {
             list.add(Kind::Excerpt(Document::RancherConnection), folder, "rancher2_connection_info.json");
         }

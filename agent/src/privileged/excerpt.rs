@@ -8,7 +8,8 @@
 //! kubeconfig pass the server and its authorities. Of environment files, which may hold anything, pass the proxies, without
 //! their passwords. Of other kubeconfigs pass the names in them, their servers, their public certificates and what their
 //! tokens say of themselves: when each ends, which is all that a check needs. Of private keys passes the fingerprint of the
-//! public half, which tells whether the certificate beside it is theirs.
+//! public half, which tells whether the certificate beside it is theirs. Of the audit log pass the lines in which SELinux denied the
+//! guest agent something.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -65,6 +66,8 @@ pub enum Document {
     Kubeconfig,
     /// A private key: the fingerprint of its public half.
     PublicKey,
+    /// The audit log: of its end what SELinux denied the guest agent.
+    Denials,
 }
 
 impl Document {
@@ -75,6 +78,8 @@ impl Document {
             Document::PublicKey => return Ok(key_excerpt(text)),
             Document::Unit => return Ok(unit(text)),
             Document::Environment => return Ok(environment(text)),
+            // Kept line by line when it was read.
+            Document::Denials => return Ok(text.to_owned()),
             Document::Kubeconfig => {
                 let kept = kubeconfig_excerpt(text);
                 return serde_json::to_string(&kept).map_err(|_| "what may be known of it cannot be written");
@@ -100,7 +105,8 @@ impl Document {
             | Document::Unit
             | Document::Environment
             | Document::Kubeconfig
-            | Document::PublicKey => rancher(all),
+            | Document::PublicKey
+            | Document::Denials => rancher(all),
         };
         serde_json::to_string(&kept).map_err(|_| "what may be known of it cannot be written")
     }

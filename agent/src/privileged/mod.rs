@@ -26,6 +26,8 @@ pub use excerpt::Document;
 pub use serve::{Helper, Limits, ServeError, serve};
 pub use wire::{Refusal, Reply, Request};
 
+pub(crate) use trusted::Trust;
+
 /// The opener for a machine whose file system lies at `root`: the root helper's for this machine, a direct one for a
 /// prepared folder.
 pub fn opener(root: &Path) -> Arc<dyn OpenFile> {

@@ -16,6 +16,7 @@ use super::allow::{AllowList, Kind, MAX_CONFIG};
 use super::excerpt::{self, Document};
 use super::trusted::Trust;
 use super::wire::{MAX_REPLY, MAX_REQUEST, Refusal, Reply, Request};
+use crate::sense::guest_agent::denials_excerpt;
 use crate::sense::{Folder, describe, file};
 
 /// What the helper opens, and for whom.
@@ -185,7 +186,7 @@ enum Answer {
 }
 
 /// Kinds of entries that answer to "open".
-const OPENED: [Kind; 11] = [
+const OPENED: [Kind; 12] = [
     Kind::File,
     Kind::Excerpt(Document::Rancher),
     Kind::Excerpt(Document::EtcdConfig),
@@ -197,6 +198,7 @@ const OPENED: [Kind; 11] = [
     Kind::Excerpt(Document::Environment),
     Kind::Excerpt(Document::Kubeconfig),
     Kind::Excerpt(Document::PublicKey),
+    Kind::Excerpt(Document::Denials),
 ];
 
 impl Helper {
@@ -227,6 +229,11 @@ impl Helper {
                     Document::Rancher | Document::Unit | Document::Environment => {
                         trust.read(Path::new(path), MAX_CONFIG)
                     }
+                    // Far longer than what is read of others, and of interest at its end.
+                    Document::Denials => trust
+                        .resolve(base)
+                        .and_then(|b| trust.open_file(&b, &below))
+                        .and_then(denials_excerpt),
                     // Its folder may belong to another user: no link is followed.
                     _ => trust
                         .resolve(base)

@@ -22,17 +22,17 @@ const MAX_LINKS: usize = 40;
 
 /// Whom we trust, and where `/` is.
 #[derive(Clone, Debug)]
-pub(super) struct Trust {
+pub(crate) struct Trust {
     /// Root of the file system: `/`, or a prepared folder in tests.
-    pub(super) root: PathBuf,
+    pub(crate) root: PathBuf,
     /// The trusted owner: 0, or the test's user.
-    pub(super) owner: u32,
+    pub(crate) owner: u32,
 }
 
 impl Trust {
     /// The real path of `path`, through links that only the owner can have made. The result has no link in it and
     /// is absolute on the machine (not below `root`).
-    pub(super) fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+    pub(crate) fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
         let mut pending: VecDeque<OsString> = parts(path).collect();
         let mut real = PathBuf::from("/");
         let mut links = 0;
@@ -67,11 +67,18 @@ impl Trust {
     }
 
     /// The text of a configuration file that only the owner can have written.
-    pub(super) fn read(&self, path: &Path, limit: u64) -> io::Result<String> {
+    pub(crate) fn read(&self, path: &Path, limit: u64) -> io::Result<String> {
         let real = self.resolve(path)?;
         let file = file::open_regular(&self.on_disk(&real))?;
         self.check(&file.metadata()?, path)?;
         file::text(file::read_bounded(file, limit)?)
+    }
+
+    /// The real path of a file or folder that only the owner can have put there and may change.
+    pub(crate) fn vouched(&self, path: &Path) -> io::Result<PathBuf> {
+        let real = self.resolve(path)?;
+        self.check(&std::fs::symlink_metadata(self.on_disk(&real))?, &real)?;
+        Ok(real)
     }
 
     /// Opens the regular file `below` a resolved base, following no link.

@@ -34,7 +34,7 @@ const KEPT: Duration = Duration::from_secs(300);
 
 /// The last answer to one question, and how the folders looked before it was asked.
 #[derive(Default)]
-pub struct Memory(Option<Answer>);
+pub(super) struct Memory(Option<Answer>);
 
 impl std::fmt::Debug for Memory {
     /// Without the answer: an environment is for everybody on this machine to see, and for nobody in a log.

@@ -202,3 +202,164 @@ fn machines_without_a_channel_to_expect_are_not_judged() {
     assert!(j.not_applicable[0].reason.contains("harvester-vm"), "{j:?}");
     assert_eq!(only(&on(bare(), Profile::HarvesterVm), ConditionType::GuestAgentReady).status, Status::False);
 }
+
+// ---- one that runs and is of no use ----
+
+fn listed(setting: &str, allows: bool, calls: &[&str]) -> GuestAgentFacts {
+    let calls = calls.iter().map(|call| (*call).to_owned()).collect();
+    let list = RpcList { source: "/etc/sysconfig/qemu-ga".into(), setting: setting.into(), allows, calls };
+    guest_agent().with(|g| g.rpc_lists = Some(known(vec![list])))
+}
+
+#[test]
+fn refused_calls_matter_only_where_they_are_needed_in_every_spelling() {
+    const NEEDED: [&str; 6] = [
+        "guest-network-get-interfaces",
+        "guest-get-osinfo",
+        "guest-get-host-name",
+        "guest-fsfreeze-status",
+        "guest-fsfreeze-freeze",
+        "guest-fsfreeze-thaw",
+    ];
+    for setting in ["BLACKLIST_RPC", "FILTER_RPC_ARGS --block-rpcs", "block-rpcs"] {
+        let exec = judged(listed(setting, false, &["guest-exec", "guest-file-open"]));
+        expect(&exec, Status::True, Severity::Ok, ReasonCode::GuestAgentRunning, &[]);
+        let blind = judged(listed(setting, false, &["guest-exec", "guest-network-get-interfaces"]));
+        expect(
+            &blind,
+            Status::False,
+            Severity::Error,
+            ReasonCode::GuestAgentCallsRefused,
+            &[
+                "guest-network-get-interfaces",
+                setting,
+                "/etc/sysconfig/qemu-ga",
+                "192.168.30.139/24",
+                "guest-exec least of all",
+            ],
+        );
+        let name = judged(listed(setting, false, &["guest-get-host-name"]));
+        expect(
+            &name,
+            Status::True,
+            Severity::Warn,
+            ReasonCode::GuestAgentCallsRefused,
+            &["guest-get-host-name"],
+        );
+    }
+    let allowed = judged(listed("--allow-rpcs", true, &NEEDED));
+    expect(&allowed, Status::True, Severity::Ok, ReasonCode::GuestAgentRunning, &[]);
+    let some = judged(listed("--allow-rpcs", true, &NEEDED[..3]));
+    expect(
+        &some,
+        Status::True,
+        Severity::Warn,
+        ReasonCode::GuestAgentCallsRefused,
+        &["guest-fsfreeze-freeze"],
+    );
+    let few = judged(listed("--allow-rpcs", true, &["guest-ping"]));
+    expect(&few, Status::False, Severity::Error, ReasonCode::GuestAgentCallsRefused, &["--allow-rpcs"]);
+    // What could not be read refuses nothing.
+    let g = guest_agent().with(|g| g.rpc_lists = Some(unknown(UnknownCause::PermissionDenied)));
+    assert_eq!(judged(g).reason, ReasonCode::GuestAgentRunning);
+}
+
+#[test]
+fn denials_since_the_agent_runs_are_quoted_and_selinux_stays_on() {
+    let denied = |seconds: u64| {
+        let at = world::now().before(std::time::Duration::from_secs(seconds));
+        let text = "avc: denied { read } for pid=512 comm=\"qemu-ga\"".to_owned();
+        Some(known(vec![Denial { at, text }]))
+    };
+    let f = judged(guest_agent().with(|g| g.denials = denied(600)));
+    let quote = "avc: denied { read } for pid=512 comm=\"qemu-ga\"";
+    expect(&f, Status::True, Severity::Warn, ReasonCode::GuestAgentDenied, &[quote, "Leave SELinux on"]);
+    assert!(!f.advice.contains("setenforce"), "{}", f.advice);
+    // Of the process before, and of the day before yesterday.
+    for (seconds, running) in [(600, 60), (2 * 86_400, 3 * 86_400)] {
+        let g = guest_agent().with(|g| {
+            g.denials = denied(seconds);
+            g.process = known(ProcessFacts { pid: 512, name: "qemu-ga".into(), seconds: running });
+        });
+        assert_eq!(judged(g).reason, ReasonCode::GuestAgentRunning);
+    }
+    let g =
+        stopped("qemu-guest-agent.service", "loaded", "failed", "static").with(|g| g.denials = denied(600));
+    expect(&judged(g), Status::False, Severity::Error, ReasonCode::GuestAgentDenied, &[quote]);
+    let g = guest_agent().with(|g| g.denials = Some(unknown(UnknownCause::PermissionDenied)));
+    assert_eq!(judged(g).reason, ReasonCode::GuestAgentRunning, "unknown is not denied");
+}
+
+#[test]
+fn a_package_without_a_unit_is_told_from_no_package_and_a_channel_from_a_process() {
+    let g = guest_agent().with(|g| {
+        g.units = known(Vec::new());
+        g.process = absent("/proc");
+    });
+    let words =
+        ["/usr/sbin/qemu-ga", "neither qemu-guest-agent.service nor qemu-ga.service", "192.168.30.139"];
+    expect(&judged(g), Status::False, Severity::Error, ReasonCode::GuestAgentUnitMissing, &words);
+    let g = guest_agent().with(|g| g.port = absent(PORT));
+    let words = ["process 512 all the same", "KubeVirt", "libvirt", "Proxmox", "192.168.30.139"];
+    expect(&judged(g), Status::False, Severity::Error, ReasonCode::GuestAgentPortMissing, &words);
+}
+
+// ---- what the set-up says ----
+
+fn with_setup(state: SetupState, reason: Option<ReasonCode>, seconds_ago: u64) -> GuestAgentFacts {
+    let at = world::now().before(std::time::Duration::from_secs(seconds_ago));
+    guest_agent().with(|g| {
+        g.binary = absent("/usr/sbin/qemu-ga");
+        g.units = known(Vec::new());
+        g.process = absent("/proc");
+        g.setup = Some(known(GuestAgentSetup {
+            state,
+            reason,
+            message: "waits for X".into(),
+            at,
+            failures: 1,
+            next_attempt_at: Some(world::now().after(std::time::Duration::from_secs(90))),
+        }));
+    })
+}
+
+#[test]
+fn what_the_set_up_knows_becomes_the_reason() {
+    use ReasonCode as R;
+    let again = &format!("tries again at {}", world::now().after(std::time::Duration::from_secs(90)));
+    for (state, reason, status, severity, words) in [
+        (SetupState::Working, R::GuestAgentInstalling, Status::Unknown, Severity::Info, "set-up waits for X"),
+        (SetupState::Working, R::GuestAgentLockHeld, Status::False, Severity::Warn, "waits for X"),
+        (SetupState::Failed, R::GuestAgentNoRepository, Status::False, Severity::Error, again),
+        (SetupState::Failed, R::GuestAgentInstallFailed, Status::False, Severity::Error, again),
+        (SetupState::Failed, R::GuestAgentLockHeld, Status::False, Severity::Error, again),
+        (SetupState::Held, R::GuestAgentRebootNeeded, Status::False, Severity::Warn, "waits for X"),
+        (SetupState::Held, R::GuestAgentSetupHeld, Status::False, Severity::Error, "waits for X"),
+    ] {
+        let f = judged(with_setup(state, Some(reason.clone()), 5));
+        expect(&f, status, severity, reason, &[words, "192.168.30.139"]);
+    }
+    // Soon after boot apt's daily run is no fault.
+    let g = with_setup(SetupState::Working, Some(R::GuestAgentLockHeld), 5)
+        .with(|g| g.uptime_seconds = known(60));
+    expect(&judged(g), Status::Unknown, Severity::Info, R::GuestAgentLockHeld, &["waits for X"]);
+}
+
+#[test]
+fn a_set_up_that_was_cut_short_leaves_or_knows_nothing_leaves_the_finding() {
+    use ReasonCode as R;
+    for (state, reason, ago, words) in [
+        (SetupState::Working, Some(R::GuestAgentInstalling), 600, "cut short"),
+        (SetupState::Held, None, 5, "leaves it at that"),
+        (SetupState::Failed, None, 5, "The set-up says"),
+        (SetupState::Done, None, 5, "No qemu-ga is installed"),
+        (SetupState::Failed, Some(R::EtcdNoSpace), 5, "The set-up says"),
+    ] {
+        let f = judged(with_setup(state, reason, ago));
+        expect(&f, Status::False, Severity::Error, R::GuestAgentNotInstalled, &[words]);
+    }
+    // One that runs needs no set-up.
+    let g = with_setup(SetupState::Failed, Some(R::GuestAgentNoRepository), 5)
+        .with(|g| g.process = guest_agent().process);
+    assert_eq!(judged(g).reason, R::GuestAgentRunning);
+}

@@ -5,7 +5,7 @@ if [ ! -x "$dist/outrider" ] || [ ! -x "$dist/outrider-coordinator" ]; then
     echo "skipped: $dist is not built; packaging/build does it"
     return 0
 fi
-for program in outrider outrider-agent outrider-helper outrider-coordinator; do
+for program in outrider outrider-agent outrider-helper outrider-guest-agent outrider-coordinator; do
     newest=$(objdump -T "$dist/$program" | grep -oE 'GLIBC_[0-9.]+' | sort -uV | tail -n 1)
     printf '%s\n' "$newest" GLIBC_2.28 | sort -CV || fail "$program needs $newest"
     ok "$program needs $newest, at most 2.28"

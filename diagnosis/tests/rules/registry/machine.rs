@@ -128,13 +128,55 @@ pub(super) fn guest_agent() -> impl Strategy<Value = GuestAgentFacts> {
         fact(units),
         fact(process),
         fact(0u64..1000),
+        (
+            prop::option::of(fact(rpc_lists())),
+            prop::option::of(fact(denials())),
+            prop::option::of(fact(setup())),
+        ),
     )
-        .prop_map(|(port, binary, units, process, uptime_seconds)| GuestAgentFacts {
-            port,
-            binary,
-            units,
-            process,
-            uptime_seconds,
+        .prop_map(|(port, binary, units, process, uptime_seconds, (rpc_lists, denials, setup))| {
+            GuestAgentFacts { port, binary, units, process, uptime_seconds, rpc_lists, denials, setup }
+        })
+}
+
+fn rpc_lists() -> impl Strategy<Value = Vec<RpcList>> {
+    let calls =
+        word(&["guest-network-get-interfaces", "guest-get-osinfo", "guest-fsfreeze-freeze", "guest-exec"]);
+    let list = (any::<bool>(), prop::collection::vec(calls, 1..4)).prop_map(|(allows, calls)| RpcList {
+        source: "/etc/qemu/qemu-ga.conf".into(),
+        setting: if allows { "allow-rpcs" } else { "block-rpcs" }.into(),
+        allows,
+        calls,
+    });
+    prop::collection::vec(list, 0..3)
+}
+
+fn denials() -> impl Strategy<Value = Vec<Denial>> {
+    let denial = (0i64..200_000).prop_map(|ago| Denial {
+        at: world::now().before(std::time::Duration::from_secs(ago.unsigned_abs())),
+        text: "avc:  denied  { read } for pid=1".into(),
+    });
+    prop::collection::vec(denial, 0..3)
+}
+
+fn setup() -> impl Strategy<Value = GuestAgentSetup> {
+    (
+        prop::sample::select(SetupState::ALL),
+        prop::option::of(prop::sample::select(ReasonCode::ALL)),
+        word(&["installs  qemu-guest-agent, for 3 s.", "waits", "x: y."]),
+        -1000i64..1000,
+        prop::option::of(-1000i64..1000),
+    )
+        .prop_map(|(state, reason, message, at, next)| {
+            let ahead = |s: i64| Timestamp::from_millis(world::now().as_millis() + s * 1000);
+            GuestAgentSetup {
+                state,
+                reason,
+                message,
+                at: ahead(at),
+                failures: 1,
+                next_attempt_at: next.map(ahead),
+            }
         })
 }
 

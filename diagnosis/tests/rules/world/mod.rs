@@ -180,6 +180,9 @@ pub fn guest_agent() -> GuestAgentFacts {
         units: known(vec![unit("qemu-guest-agent.service", "loaded", "active", "static")]),
         process: known(ProcessFacts { pid: 512, name: "qemu-ga".into(), seconds: 80_000 }),
         uptime_seconds: known(90_000),
+        rpc_lists: Some(known(Vec::new())),
+        denials: Some(Fact::not_applicable("SELinux is not in use", now())),
+        setup: Some(absent("/run/outrider-guest-agent/status.json")),
     }
 }
 

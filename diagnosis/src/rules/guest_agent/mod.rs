@@ -1,4 +1,8 @@
-//! `GuestAgentReady`: channel, binary, unit, process, in that order (`facts/guest-agent.md`, sections 4 and 8).
+//! `GuestAgentReady`: channel, binary, unit, process, in that order (`facts/guest-agent.md`, sections 4 and 8); then what keeps
+//! one that runs from being of use (`hindered`), and what the set-up said of one that does not (`setup`).
+
+mod hindered;
+mod setup;
 
 use std::time::Duration;
 
@@ -21,7 +25,10 @@ const WITH_CHANNEL: [&str; 2] = ["kvm", "qemu"];
 pub(super) fn judge(out: &mut Judgement, guest: &GuestAgentFacts, at: Timestamp, facts: &NodeFacts) {
     match not_applicable(guest, facts) {
         Some(reason) => out.not_applicable.push(NotApplicable { check: Check::GuestAgent, reason }),
-        None => out.findings.push(finding(guest, at, facts)),
+        None => {
+            let found = finding(guest, at, facts);
+            out.findings.push(setup::told(found, guest, at, facts));
+        }
     }
 }
 
@@ -73,10 +80,21 @@ fn finding(guest: &GuestAgentFacts, at: Timestamp, facts: &NodeFacts) -> Finding
                 Fact::Absent { .. } => "the agent is not installed either".to_owned(),
                 _ => "whether the agent is installed could not be read".to_owned(),
             };
-            let message = format!("This VM has no guest-agent channel ({source} is not there); {package}.");
+            // By another channel (a serial port, vsock) it may run all the same, where no KubeVirt looks for it.
+            let runs = guest.process.value().map_or(String::new(), |p| {
+                format!(
+                    "; {} runs as process {} all the same, by something else than the channel",
+                    p.name, p.pid
+                )
+            });
+            let own = own_addresses(facts);
+            let message =
+                format!("This VM has no guest-agent channel ({source} is not there); {package}{runs}{own}.");
             return new(Status::False, severity, R::GuestAgentPortMissing, message).advice(
-                "The channel must be added to the VM on the host and the VM restarted (a stop and start, not a reboot \
-                 from within). Restarting the service inside does not help.",
+                "The channel org.qemu.guest_agent.0 must be added to the VM on the host and the VM restarted (a stop and \
+                 start, not a reboot from within): SUSE Virtualization and KubeVirt give it to every VM at its start, \
+                 libvirt by a channel of type unix with that name on a virtio target, Proxmox VE by the option QEMU Guest \
+                 Agent. Restarting the service inside does not help.",
             );
         }
         Fact::NotApplicable { reason, .. } => {
@@ -114,6 +132,9 @@ fn finding(guest: &GuestAgentFacts, at: Timestamp, facts: &NodeFacts) -> Finding
             Some(p) => format!("{} runs as process {} for {}", p.name, p.pid, seconds(p.seconds)),
             None => "its unit is active".to_owned(),
         };
+        if let Some(hindered) = hindered::running(guest, at, &who, &own_addresses(facts)) {
+            return hindered.waits(RAISE, Duration::ZERO);
+        }
         if masked {
             let message = format!("The guest agent runs ({who}) but its unit is masked: {unit_words}.");
             return new(Status::True, Severity::Warn, R::GuestAgentMasked, message).advice(MASKED_ADVICE);
@@ -131,8 +152,8 @@ fn finding(guest: &GuestAgentFacts, at: Timestamp, facts: &NodeFacts) -> Finding
         let severity = if in_grace { Severity::Warn } else { Severity::Error };
         let message = format!("No qemu-ga is installed, {age}; the host cannot see this VM's address{own}.");
         return new(Status::False, severity, R::GuestAgentNotInstalled, message).advice(
-            "Install the package qemu-guest-agent (outrider install does it). Userdata that is edited now does not run \
-             again on this VM. Addresses come from DHCP all the same: this is no DHCP failure.",
+            "Install the package qemu-guest-agent (with guest_agent.manage = true Outrider does it). Userdata that is edited \
+             now does not run again on this VM. Addresses come from DHCP all the same: this is no DHCP failure.",
         );
     }
 
@@ -141,6 +162,31 @@ fn finding(guest: &GuestAgentFacts, at: Timestamp, facts: &NodeFacts) -> Finding
         .filter(|_| unit.is_none() || matches!(guest.units, Fact::Unknown { .. }));
     if let Some(unknown) = could_not_tell {
         return unknown;
+    }
+    let denials = hindered::denials(guest, at);
+    if let (false, Some(quoted)) = (denials.is_empty(), hindered::quote(&denials)) {
+        let message =
+            format!("The guest agent does not run, {age}: {unit_words}; SELinux denied it: {quoted}{own}.");
+        return new(
+            Status::False,
+            if in_grace { Severity::Warn } else { Severity::Error },
+            R::GuestAgentDenied,
+            message,
+        )
+        .advice(hindered::DENIED_ADVICE);
+    }
+    let no_unit = matches!(&guest.units, Fact::Known { value, .. } if value.iter().all(|u| u.load_state == "not-found"));
+    if no_unit && matches!(guest.binary, Fact::Known { .. }) && matches!(guest.process, Fact::Absent { .. }) {
+        let severity = if in_grace { Severity::Warn } else { Severity::Error };
+        let binary = guest.binary.value().map_or("qemu-ga", String::as_str);
+        let message = format!(
+            "The guest agent is installed ({binary}) and systemd knows neither qemu-guest-agent.service nor \
+             qemu-ga.service, {age}; the host cannot see this VM's address{own}."
+        );
+        return new(Status::False, severity, R::GuestAgentUnitMissing, message).advice(
+            "The unit comes with the package qemu-guest-agent: install it, or ask systemctl daemon-reload where it was \
+             installed a moment ago. Another package may bring the binary alone.",
+        );
     }
     if in_grace {
         let message = format!("The guest agent does not run yet, {age}: {unit_words}.");
