@@ -4,7 +4,7 @@
 # root are played in the unit tests (`agent/src/setup/tests.rs`): zypper's code 5 is all that comes of them.
 purge
 bed sh -c 'dpkg -i /srv/rpms/*.deb >/run/dpkg.log 2>&1 || { tail -n 5 /run/dpkg.log; exit 1; }
-    mv /usr/bin/apt-get /usr/bin/apt-get.away && rpm --initdb 2>/dev/null; rm -rf /etc/zypp/repos.d/*' || fail "zypper cannot be installed"
+    mv /usr/bin/apt-get /usr/bin/apt-get.away && rpm --initdb 2>/dev/null; rm -rf /etc/zypp/repos.d; mkdir -p /etc/zypp/repos.d' || fail "zypper cannot be installed"
 bed sh -c 'mkdir -p /srv/qga && cd /srv/qga && dpkg-deb -x /srv/pool/qemu-guest-agent_*.deb tree && cat >qga.spec' <<'S'
 Name: qemu-guest-agent
 Version: 7.2
