@@ -51,7 +51,7 @@ says() { grep -qF -- "$2" "$work/said" || fail "$1: \"$2\" is not said: $(cat "$
 
 # --- a release, an image, a coordinator ---------------------------------------------------------------------------------
 mkdir "$work/bin"
-for program in outrider outrider-agent outrider-coordinator outrider-helper; do
+for program in outrider outrider-agent outrider-coordinator outrider-helper outrider-guest-agent; do
     strip -o "$work/bin/$program" "$bin/$program" || { echo "the programs are not built: run tests/run, or cargo build"; exit 1; }
 done
 bed_create "$BED_TREE"
@@ -63,7 +63,7 @@ tar -czf "$BED_ROOT/opt/outrider.tar.gz" --owner=0 --group=0 -C "$BED_ROOT/opt/r
 # The same units with programs that end at once: quick to copy, for what is about steps and not about agents.
 cp -r "$BED_ROOT/opt/release" "$BED_ROOT/opt/stub"
 rm -rf "$BED_ROOT/opt/stub/usr/share"
-for program in usr/bin/outrider usr/bin/outrider-agent usr/bin/outrider-coordinator usr/libexec/outrider/outrider-helper; do
+for program in usr/bin/outrider usr/bin/outrider-agent usr/bin/outrider-coordinator usr/libexec/outrider/outrider-helper usr/libexec/outrider/outrider-guest-agent; do
     cp /bin/true "$BED_ROOT/opt/stub/$program"
 done
 cp "$work/bin/outrider-coordinator" "$BED_ROOT/opt/"

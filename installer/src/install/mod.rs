@@ -42,11 +42,17 @@ pub(crate) const DROP_IN: &str = "/etc/outrider/agent.toml.d/60-install.toml";
 pub(crate) const TOKEN: &str = "/etc/outrider/token";
 /// The agent's identity and spool; systemd makes it (`StateDirectory=`).
 pub(crate) const STATE: &str = "/var/lib/outrider";
+/// What the guest agent's set-up has to remember over a boot.
+pub(crate) const GUEST_AGENT_STATE: &str = "/var/lib/outrider-guest-agent";
 /// A coordinator's data, never touched here.
 pub(crate) const COORDINATOR_STATE: &str = "/var/lib/outrider-coordinator";
 /// The units of a node and the target that wants each, as their `[Install]` says.
-pub(crate) const UNITS: [(&str, &str); 2] =
-    [("outrider-helper.socket", "sockets.target"), ("outrider-agent.service", "multi-user.target")];
+pub(crate) const UNITS: [(&str, &str); 4] = [
+    ("outrider-helper.socket", "sockets.target"),
+    ("outrider-guest-agent.path", "paths.target"),
+    ("outrider-guest-agent.timer", "timers.target"),
+    ("outrider-agent.service", "multi-user.target"),
+];
 /// The daemon's unit.
 pub(crate) const AGENT_UNIT: &str = "outrider-agent.service";
 /// The daemon's program.

@@ -12,13 +12,17 @@ use super::files;
 use super::{FOLDER, Machine};
 
 /// Without these there is no node.
-const NEEDED: [&str; 8] = [
+const NEEDED: [&str; 12] = [
     "/usr/bin/outrider",
     "/usr/bin/outrider-agent",
     "/usr/libexec/outrider/outrider-helper",
+    "/usr/libexec/outrider/outrider-guest-agent",
     "/usr/lib/systemd/system/outrider-agent.service",
     "/usr/lib/systemd/system/outrider-helper.service",
     "/usr/lib/systemd/system/outrider-helper.socket",
+    "/usr/lib/systemd/system/outrider-guest-agent.service",
+    "/usr/lib/systemd/system/outrider-guest-agent.path",
+    "/usr/lib/systemd/system/outrider-guest-agent.timer",
     "/usr/lib/sysusers.d/outrider.conf",
     "/usr/lib/tmpfiles.d/outrider.conf",
 ];

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::undo::{self, Back};
 use super::*;
 
-const FILES: [&str; 9] = [
+const FILES: [&str; 13] = [
     "usr/bin/outrider",
     "usr/bin/outrider-agent",
     "usr/bin/outrider-coordinator",
@@ -20,6 +20,10 @@ const FILES: [&str; 9] = [
     "usr/lib/systemd/system/outrider-helper.socket",
     "usr/lib/sysusers.d/outrider.conf",
     "usr/lib/tmpfiles.d/outrider.conf",
+    "usr/libexec/outrider/outrider-guest-agent",
+    "usr/lib/systemd/system/outrider-guest-agent.service",
+    "usr/lib/systemd/system/outrider-guest-agent.path",
+    "usr/lib/systemd/system/outrider-guest-agent.timer",
 ];
 
 fn put(path: &Path, text: &str) {
@@ -261,8 +265,11 @@ fn the_daemon_stops_before_the_socket_it_asks_through() {
     let running = UNITS.iter().map(|(unit, _)| (*unit).to_owned()).collect();
     let lies = undo::Lies { running, live: true, ..undo::Lies::default() };
     let undo = undo::undo(&receipt, &lies, false);
-    let units = vec!["outrider-agent.service".to_owned(), "outrider-helper.socket".to_owned()];
-    assert_eq!(undo.steps.first().map(|planned| &planned.step), Some(&Back::Stop(units)));
+    let Some(Back::Stop(units)) = undo.steps.first().map(|planned| &planned.step) else {
+        panic!("nothing stops")
+    };
+    assert_eq!(units.len(), UNITS.len());
+    assert_eq!((units[0].as_str(), units[3].as_str()), ("outrider-agent.service", "outrider-helper.socket"));
 }
 
 proptest! {

@@ -12,12 +12,16 @@ pub(crate) use seen::{Lies, look};
 use super::files::There;
 use super::receipt::{Class, Made};
 use super::step::{Held, Planned};
-use super::{AGENT, AGENT_UNIT, COORDINATOR_STATE, FOLDER, Machine, Receipt, STATE, UNITS, programs};
+use super::{
+    AGENT, AGENT_UNIT, COORDINATOR_STATE, FOLDER, GUEST_AGENT_STATE, Machine, Receipt, STATE, UNITS, programs,
+};
 
 /// Settings of a node.
 const SETTINGS: &str = "/etc/outrider";
 /// Sockets and the last verdict.
 const RUNTIME: &str = "/run/outrider";
+/// What became of the guest agent's set-up.
+const GUEST_AGENT_RUNTIME: &str = "/run/outrider-guest-agent";
 /// The user of a coordinator.
 const COORDINATOR: &str = "outrider-coordinator";
 
@@ -135,10 +139,21 @@ pub(crate) fn undo(receipt: &Receipt, lies: &Lies, purge: bool) -> Undo {
     let of_ours = |wanted: &str| {
         receipt.made.iter().any(|made| matches!(made, Made::Folder { path } if path == wanted))
     };
-    if lies.trees.contains(RUNTIME) && lies.package.is_none() {
-        undo.add(Back::RemoveTree(RUNTIME.to_owned()), "sockets and the last verdict");
+    for (tree, reason) in [
+        (RUNTIME, "sockets and the last verdict"),
+        (GUEST_AGENT_RUNTIME, "what became of the guest agent's set-up"),
+    ] {
+        if lies.trees.contains(tree) && lies.package.is_none() {
+            undo.add(Back::RemoveTree(tree.to_owned()), reason);
+        }
     }
     if purge {
+        if lies.trees.contains(GUEST_AGENT_STATE) {
+            undo.add(
+                Back::RemoveTree(GUEST_AGENT_STATE.to_owned()),
+                "what the guest agent's set-up remembers; the guest agent itself stays",
+            );
+        }
         if lies.trees.contains(STATE) {
             undo.add(
                 Back::RemoveTree(STATE.to_owned()),

@@ -23,8 +23,11 @@ pub(crate) async fn act(machine: &Machine, undo: Undo) -> anyhow::Result<Vec<Hel
     }
     if machine.live {
         // A unit that is gone may still be remembered as failed. It may never have been: no matter.
-        let _ = programs::ask("systemctl", &["reset-failed", "outrider-agent.service", "outrider-helper.*"])
-            .await;
+        let _ = programs::ask(
+            "systemctl",
+            &["reset-failed", "outrider-agent.service", "outrider-helper.*", "outrider-guest-agent.*"],
+        )
+        .await;
     }
     if let Some(mut receipt) = undo.remaining {
         receipt.made.retain(|made| !matches!(made, Made::Folder { path } if !machine.at(path).is_dir()));

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use super::{COORDINATOR, COORDINATOR_STATE, RUNTIME, SETTINGS, STATE};
+use super::{COORDINATOR, COORDINATOR_STATE, GUEST_AGENT_RUNTIME, RUNTIME, SETTINGS, STATE};
 use crate::install::files::{self, There};
 use crate::install::programs::{self, Package};
 use crate::install::receipt::Made;
-use crate::install::{AGENT, Machine, Receipt, UNITS};
+use crate::install::{AGENT, GUEST_AGENT_STATE, Machine, Receipt, UNITS};
 
 /// The machine as it is, before the way back.
 #[derive(Clone, Debug, Default)]
@@ -59,7 +59,7 @@ pub(crate) async fn look(machine: &Machine, receipt: &Receipt) -> Lies {
             _ => {}
         }
     }
-    for tree in [RUNTIME, STATE, SETTINGS, COORDINATOR_STATE] {
+    for tree in [RUNTIME, GUEST_AGENT_RUNTIME, STATE, GUEST_AGENT_STATE, SETTINGS, COORDINATOR_STATE] {
         if machine.at(tree).is_dir() {
             lies.trees.insert(tree.to_owned());
         }
