@@ -40,6 +40,7 @@ async fn main() -> Result<()> {
 async fn etcd_cost(cx: &SenseContext, out: &mut (impl Write + Send)) -> Result<()> {
     let cluster = EtcdCluster::start(3, Options::default())?;
     let settings = EtcdSettings {
+        endpoints_refused: false,
         endpoints: vec![cluster.endpoint(0)],
         ca: Some(cluster.ca()),
         cert: Some(cluster.client_certificate()),
