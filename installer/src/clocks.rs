@@ -171,7 +171,7 @@ mod tests {
             assert_eq!(clocks.now.as_millis(), 100 * HOUR);
             let [off, old] = clocks.notes.as_slice() else { panic!("{:?}", clocks.notes) };
             assert!(off.starts_with("The clock of n2 is "), "{off}");
-            assert!(old.contains("up to 2h apart, that of n3 first"), "{old}");
+            assert!(old.contains(" apart, that of n3 first"), "{old}");
             assert_eq!(
                 clocks.corrected(1, Timestamp::from_millis((99 + ahead) * HOUR)).as_millis(),
                 99 * HOUR

@@ -159,7 +159,7 @@ fn shift(value: &mut Value, hours: i64) {
     }
 }
 
-/// Three servers, whose clocks are so many hours ahead; each says so itself, or tells nothing of it.
+/// Three servers, whose clocks are so many hours ahead; each says so itself, or tells nothing of it and keeps no time.
 fn servers(hours: [i64; 3], tells: bool) -> Vec<Value> {
     let of = |i: usize, hours: i64| {
         let mut facts: Value = serde_json::from_str(&recording("rancher-server")).unwrap();
@@ -175,6 +175,7 @@ fn servers(hours: [i64; 3], tells: bool) -> Vec<Value> {
         } else {
             *coordinator =
                 serde_json::json!({"state": "notApplicable", "reason": "none", "at": "2026-11-02T09:30:00Z"});
+            facts["checks"]["clock"]["value"]["kernel"]["value"]["synchronized"] = false.into();
         }
         facts["checks"].as_object_mut().unwrap().remove("loadBalancer");
         shift(&mut facts, hours);
@@ -216,6 +217,15 @@ fn no_files_clock_makes_the_others_stale() {
     shift(&mut nodes[2], -5);
     let old = diagnosed(&home, &nodes, "json").json();
     assert!(old["clusters"][0].to_string().contains("server-3 (stale)"), "{old:#}");
+    // So it is where the kernel says that the clocks are kept, and nobody measured them.
+    let mut nodes = servers([0, 0, -5], false);
+    for node in &mut nodes {
+        node["checks"]["clock"]["value"]["kernel"]["value"]["synchronized"] = true.into();
+    }
+    let old = diagnosed(&home, &nodes, "json").json();
+    assert!(old["clusters"][0].to_string().contains("server-3 (stale)"), "{old:#}");
+    let table = diagnosed(&home, &nodes, "table").out;
+    assert!(table.contains("The files were captured up to"), "{table}");
 }
 
 #[test]
