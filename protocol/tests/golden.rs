@@ -41,6 +41,7 @@ const KINDS: &[(&str, RoundTrip)] = &[
     ("ReportAck", round_trip::<p::ReportAck>),
     ("Heartbeat", round_trip::<p::Heartbeat>),
     ("Peers", round_trip::<p::Peers>),
+    ("InstallIndex", round_trip::<p::InstallIndex>),
     ("Status", round_trip::<p::ApiError>),
     ("Node", round_trip::<p::NodeView>),
     ("NodeList", round_trip::<p::List<p::NodeView>>),

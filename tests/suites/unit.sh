@@ -49,7 +49,7 @@ install -d -m 0755 "$BED_ROOT/var/lib/rancher" "$rke2"
 install -d -m 0700 "$rke2/server" "$rke2/server/tls" "$rke2/server/tls/etcd" "$rke2/server/db" "$rke2/server/db/etcd" \
     "$rke2/server/db/etcd/member" "$rke2/server/db/etcd/member/wal" "$rke2/server/db/snapshots"
 printf 'name: bed-1a2b3c4d\nelection-timeout: 4000\nauth-token: s3cret\n' >"$rke2/server/db/etcd/config"
-printf 12345 >"$rke2/server/db/snapshots/etcd-snapshot-bed-1700000000"
+head -c 20480 /dev/zero >"$rke2/server/db/snapshots/etcd-snapshot-bed-1700000000"
 chmod 0600 "$rke2/server/db/etcd/config" "$rke2/server/db/snapshots"/*
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 30 -subj /CN=etcd-client \
     -keyout "$BED_ROOT/$etcd/client.key" -out "$BED_ROOT/$etcd/client.crt" 2>/dev/null
@@ -166,7 +166,7 @@ is "RKE2's configuration without its token" '{"node-ip":"10.0.0.1"}' "$(ask open
 is "a path off the list" notAllowed "$(ask open /etc/shadow)"
 db=/var/lib/rancher/rke2/server/db
 is "of etcd's configuration who the member means to be" '{"election-timeout":4000,"name":"bed-1a2b3c4d"}' "$(ask open $db/etcd/config)"
-is "snapshots by name and size" etcd-snapshot-bed-1700000000:5 "$(ask describe $db/snapshots)"
+is "snapshots by name and size" etcd-snapshot-bed-1700000000:20480 "$(ask describe $db/snapshots)"
 is "and none of them opened" notAllowed "$(ask open $db/snapshots/etcd-snapshot-bed-1700000000)"
 is "RKE2's join token" notAllowed "$(ask open /var/lib/rancher/rke2/server/token)"
 is "a planted link to /etc/shadow" symlink "$(ask open $etcd/planted.crt)"
