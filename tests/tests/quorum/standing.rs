@@ -158,10 +158,18 @@ fn strangers(options: &Options, table: &Shared) {
 
     let fault = Fault {
         fault: "split brain under one id",
-        made: "one of three started with --force-new-cluster, the others go on",
+        made: "port 2380 dropped around one of three, that one started with --force-new-cluster",
         reason: "EtcdSplitBrain",
     };
-    fault.show(&mut bed, table, &mut |bed| bed.begin_anew(2), &mut |bed| bed.return_from_restore(2));
+    // Where they reach each other the one begun anew has the others removed, and there is one half only.
+    let make: Step<'_> = &mut |bed| {
+        bed.close_port(2380, &[&[0, 1], &[2]])?;
+        bed.begin_anew(2)
+    };
+    fault.show(&mut bed, table, make, &mut |bed| {
+        bed.return_from_restore(2)?;
+        bed.heal()
+    });
 
     let fault = Fault {
         fault: "another cluster's client certificate",
