@@ -5,7 +5,7 @@ use std::time::Duration;
 use outrider_protocol::{EndpointFacts, EndpointStatus, Fact, Member, MemberList, Timestamp};
 
 use super::NAMED;
-use super::reports::{Joined, Said, View};
+use super::reports::{Joined, Said, View, counted};
 use crate::rules::etcd::alarms;
 use crate::rules::etcd::quorum::{Ghost, Health, Proof, Tally, Voter, label};
 use crate::rules::etcd::rebuilt::{Rebuilt, is_of_node};
@@ -63,11 +63,6 @@ fn no_read_since<'v, 'a: 'v>(group: impl Iterator<Item = &'v View<'a>>, now: Tim
     let all: Option<Vec<Timestamp>> =
         group.map(|v| v.etcd.no_read_since.map(|t| v.by_our_clock(t))).collect();
     all?.into_iter().max().map(|at| if now.since(at) > ON_ITS_WAY { now.before(ON_ITS_WAY) } else { at })
-}
-
-/// The reports whose reads are this quorum's.
-fn counted<'v, 'a>(group: &'v [View<'a>]) -> impl Iterator<Item = &'v View<'a>> {
-    group.iter().filter(|v| !v.is_rival)
 }
 
 /// Whom the voters follow, by the newest answer of each in any report.

@@ -377,10 +377,14 @@ fn mark_rivals(group: &mut [View<'_>]) {
     }
 }
 
+/// The reports of this quorum: what a rival's node reads or lists is another's.
+pub(super) fn counted<'v, 'a>(group: &'v [View<'a>]) -> impl Iterator<Item = &'v View<'a>> {
+    group.iter().filter(|v| !v.is_rival)
+}
+
 /// The newest list that a quorum vouched for, else the newest of any.
 fn newest_list<'a>(group: &[View<'a>]) -> Option<&'a MemberList> {
-    let counted = group.iter().filter(|v| !v.is_rival);
-    let lists = counted.filter_map(|v| v.list().map(|l| (l.linearizable, v.at, l)));
+    let lists = counted(group).filter_map(|v| v.list().map(|l| (l.linearizable, v.at, l)));
     lists
         .filter(|(_, _, l)| !l.members.is_empty())
         .max_by_key(|(vouched, at, _)| (*vouched, *at))

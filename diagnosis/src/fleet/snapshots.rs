@@ -45,7 +45,12 @@ pub(super) fn newest<'a>(joined: &Joined<'a>) -> Option<Newest<'a>> {
         Some(Newest { node: v.node, snapshots: s, at: v.dated(at) })
     });
     // From an empty file nothing can be restored: any other is better.
-    all.max_by_key(|n| (n.snapshots.newest.as_ref().is_some_and(|s| s.size_bytes > 0), n.at))
+    all.max_by_key(|n| (!is_empty(n.snapshots), n.at))
+}
+
+/// Whether the newest of a node is an empty file.
+fn is_empty(snapshots: &Snapshots) -> bool {
+    snapshots.newest.as_ref().is_some_and(|newest| newest.size_bytes == 0)
 }
 
 /// The newest snapshot as data.
@@ -86,7 +91,7 @@ fn found(joined: &Joined<'_>, looks: &[(&str, &Fact<Snapshots>)]) -> Finding {
             _ => None,
         })
         .collect();
-    let empty = known().filter(|(_, s)| s.newest.as_ref().is_some_and(|n| n.size_bytes == 0));
+    let empty = known().filter(|(_, s)| is_empty(s));
     let empty: Vec<&str> = empty.map(|(node, _)| node).collect();
     let mut also = String::new();
     if !unread.is_empty() {
@@ -115,7 +120,7 @@ fn found(joined: &Joined<'_>, looks: &[(&str, &Fact<Snapshots>)]) -> Finding {
     if newest.at > now.after(CLOCKS_APART) {
         return of_the_future(&words, newest.at.since(now), at);
     }
-    if newest.snapshots.newest.as_ref().is_some_and(|s| s.size_bytes == 0) {
+    if is_empty(newest.snapshots) {
         let message = format!(
             "The newest etcd snapshot of every node that has one is an empty file, from which nothing can be restored: {words}; \
              {kept}{storage}{also}."
