@@ -32,7 +32,7 @@ fn machines_that_are_lost_and_disks_that_are_full() {
 /// Power and network of one of three are gone at the same moment: nobody is left there to say so.
 fn lost_with_its_agent(options: &Options, table: &Shared) {
     let mut bed = start(options);
-    let before = bed.position().expect("the history");
+    let before = Before::now(&mut bed);
     let lost = Instant::now();
     let server = bed.server(1);
     // First: a machine that is off says goodbye to nobody.
@@ -82,7 +82,7 @@ const ONE_CAUSE: Duration = Duration::from_secs(10);
 /// The file system below the data of one of three has no room left.
 fn full_disk(options: &Options, table: &Shared) {
     let mut bed = start(options);
-    let before = bed.position().expect("the history");
+    let before = Before::now(&mut bed);
     let data = bed.server(1).etcd_data();
     bed.server(1).kill_agent();
     bed.server(1).stop_etcd().expect("an end");

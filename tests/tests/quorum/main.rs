@@ -88,20 +88,57 @@ fn of_quorum(events: &[EventView]) -> Vec<&Condition> {
     cluster.filter(|c| c.condition_type.as_str() == "EtcdQuorum").collect()
 }
 
-/// What the cluster's quorum went through since `before`, in words; it may never be called lost. The side without a
-/// majority may raise a doubt, until the other's next word.
-fn never_lost(bed: &mut Servers, fault: &str, before: u64) -> String {
-    let events = bed.events(before).expect("the history");
+/// Where the history and the elections stood before a fault.
+#[derive(Clone, Copy)]
+struct Before {
+    event: u64,
+    term: u64,
+}
+
+impl Before {
+    /// Now, as member 0 has it, which no fault that leaves a majority takes away for good.
+    fn now(bed: &mut Servers) -> Self {
+        let event = bed.position().expect("the history");
+        Self { event, term: bed.term(0).expect("a term") }
+    }
+
+    /// Now, with member 0 as the leader: a fault around others leaves it in its place.
+    fn led_by_the_first(bed: &mut Servers) -> Self {
+        bed.lead(0).expect("a leader");
+        well(bed, "led by server-1", Instant::now());
+        Self::now(bed)
+    }
+}
+
+/// What the cluster's quorum went through since `before`, in words; it may never be called lost unless etcd did lose its
+/// leader meanwhile (its term says so), and then for that reason and until the next word only. The side without a majority
+/// may raise a doubt, until the other's next word.
+fn never_lost(bed: &mut Servers, fault: &str, before: Before) -> String {
+    let events = bed.events(before.event).expect("the history");
+    let term = bed.term(0).expect("a term");
     let told = of_quorum(&events);
     let all: Vec<String> = told.iter().map(|c| format!("{}: {}", said(c), c.message)).collect();
-    assert!(told.iter().all(|c| c.status != Status::False), "{fault}: quorum held all along: {all:#?}");
-    let mut doubted = Duration::ZERO;
-    for (i, c) in told.iter().enumerate().filter(|(_, c)| c.status == Status::Unknown) {
-        let Some(next) = told.get(i + 1) else { panic!("{fault}: doubted to the end: {all:#?}") };
-        doubted += next.last_transition_time.since(c.last_transition_time);
+    let elections = term - before.term;
+    let (mut doubted, mut lost) = (Duration::ZERO, Duration::ZERO);
+    for (i, c) in told.iter().enumerate().filter(|(_, c)| c.status != Status::True) {
+        let Some(next) = told.get(i + 1) else { panic!("{fault}: not True to the end: {all:#?}") };
+        let lasted = next.last_transition_time.since(c.last_transition_time);
+        if c.status == Status::Unknown {
+            doubted += lasted;
+            continue;
+        }
+        assert!(elections > 0, "{fault}: no election since term {}, so quorum held: {all:#?}", before.term);
+        assert_eq!(c.reason.as_str(), "EtcdNoLeader", "{fault}: only the leader was lost: {all:#?}");
+        lost += lasted;
     }
-    match doubted {
-        Duration::ZERO => "cluster: quorum never doubted".to_owned(),
-        d => format!("cluster: quorum doubted for {:.1} s, never False", d.as_secs_f64()),
+    let doubted = match doubted {
+        Duration::ZERO => "never doubted".to_owned(),
+        d => format!("doubted for {:.1} s", d.as_secs_f64()),
+    };
+    match lost {
+        Duration::ZERO => format!("cluster: quorum {doubted}, never False"),
+        lost => {
+            format!("cluster: quorum {doubted}, False for {:.1} s of {elections} terms", lost.as_secs_f64())
+        }
     }
 }

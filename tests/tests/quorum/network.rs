@@ -24,7 +24,7 @@ pub(super) fn a_majority_goes_on(options: &Options, table: &Shared) {
         }
     };
 
-    let before = bed.position().expect("the history");
+    let before = Before::now(&mut bed);
     bed.delay_peer(2, Duration::from_millis(100)).expect("proxies");
     bed.wait_for_quorum(2).expect("quorum");
     let slow = Instant::now();
@@ -40,7 +40,7 @@ pub(super) fn a_majority_goes_on(options: &Options, table: &Shared) {
     bed.wait_for_quorum(2).expect("quorum");
     well(&mut bed, "without delay", Instant::now());
 
-    let before = bed.position().expect("the history");
+    let before = Before::led_by_the_first(&mut bed);
     let fault = Instant::now();
     bed.partition(&[&[0, 1], &[2]]).expect("rules");
     let (raised, shown) = seen(&mut bed, "partition 2|1", fault, |s| s.find("EtcdPartitioned").is_some());
@@ -56,7 +56,7 @@ pub(super) fn a_majority_goes_on(options: &Options, table: &Shared) {
     let text = format!("{}; {held}; server-3: {alone}", said(&condition));
     row("partition 2|1", "nftables drops, both ways", text, Some((raised, cleared)));
 
-    let before = bed.position().expect("the history");
+    let before = Before::led_by_the_first(&mut bed);
     let others = [bed.address(0), bed.address(1)];
     let fault = Instant::now();
     bed.server(2).space.lose_from(&others).expect("rules");
@@ -78,7 +78,7 @@ pub(super) fn a_majority_goes_on(options: &Options, table: &Shared) {
 /// The client port is closed between the servers and the port of peers is not: nothing stops and nobody is apart.
 pub(super) fn client_port_closed(options: &Options, table: &Shared) {
     let mut bed = start(options);
-    let before = bed.position().expect("the history");
+    let before = Before::now(&mut bed);
     let fault = Instant::now();
     bed.close_port(2379, &[&[0], &[1], &[2]]).expect("rules");
     let (raised, shown) = seen(&mut bed, "2379 closed", fault, |s| s.find("EtcdClientPortClosed").is_some());
@@ -91,7 +91,7 @@ pub(super) fn client_port_closed(options: &Options, table: &Shared) {
     }
     let held = never_lost(&mut bed, "2379 closed", before);
     let wrong = ["EtcdPartitioned", "EtcdNoTolerance", "EtcdMemberDown"];
-    let events = bed.events(before).expect("the history");
+    let events = bed.events(before.event).expect("the history");
     let told: Vec<&Condition> = events
         .iter()
         .map(|e| &e.transition.condition)
@@ -115,11 +115,11 @@ pub(super) fn client_port_closed(options: &Options, table: &Shared) {
 /// has no leader.
 pub(super) fn peer_port_closed(options: &Options, table: &Shared) {
     let mut bed = start(options);
-    let before = bed.position().expect("the history");
+    let before = Before::led_by_the_first(&mut bed);
     let fault = Instant::now();
     bed.close_port(2380, &[&[0, 1], &[2]]).expect("rules");
-    // Between two followers etcd says next to nothing and counts nothing lost: unless server-3 led before, only its way to
-    // the leader is known to be closed, and that it sees none.
+    // Between two followers etcd says next to nothing and counts nothing lost: unless the lead moves, only its way to the
+    // leader is known to be closed, and that it sees none.
     let all_ways = |c: &Condition| {
         c.status == Status::False && c.message.contains("on port 2380, though their client ports")
     };
@@ -159,7 +159,7 @@ fn five_members_split_two_and_three() {
     let options = Options { members: 5, agent: AGENT.to_owned(), ..Options::new(&etcd) };
     let mut table = Table::new(&format!("etcd {}, five members, {}", etcd.version, options.timing));
     let mut bed = start(&options);
-    let before = bed.position().expect("the history");
+    let before = Before::led_by_the_first(&mut bed);
     let fault = Instant::now();
     bed.partition(&[&[0, 1, 2], &[3, 4]]).expect("rules");
     let (raised, shown) = seen(&mut bed, "partition 3|2", fault, |s| {

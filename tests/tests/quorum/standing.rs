@@ -217,7 +217,7 @@ fn space(options: &Options, table: &Shared) {
 /// One member of three: lost, frozen, with a slow disk. Quorum holds all the time.
 fn one_member(options: &Options, table: &Shared) {
     let mut bed = start(options);
-    let before = bed.position().expect("the history");
+    let before = Before::now(&mut bed);
     let fault =
         Fault { fault: "one member killed", made: "kill -9 of one of three", reason: "EtcdNoTolerance" };
     let kill: Step<'_> = &mut |bed| {

@@ -259,6 +259,28 @@ impl Servers {
         id.map(|id| id.trim().to_owned()).with_context(|| format!("no {name} in {list}"))
     }
 
+    /// The raft term of member `i`: one that stays the same means that no election took place.
+    pub fn term(&self, i: usize) -> Result<u64> {
+        self.status(i)?["raftTerm"].as_u64().context("no raftTerm")
+    }
+
+    /// Makes member `i` the leader.
+    pub fn lead(&self, i: usize) -> Result<()> {
+        let leads = self.status(i)?["leader"].as_u64().context("no leader")?;
+        for from in (0..self.servers.len()).filter(|from| *from != i) {
+            if self.status(from)?["header"]["member_id"].as_u64() == Some(leads) {
+                self.etcdctl(from, &["move-leader", &self.member_id(i)?])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn status(&self, i: usize) -> Result<serde_json::Value> {
+        let list: serde_json::Value =
+            serde_json::from_str(&self.etcdctl(i, &["endpoint", "status", "-w", "json"])?)?;
+        Ok(list[0]["Status"].clone())
+    }
+
     /// Splits the network between the members into these groups; the coordinator is still reached by all.
     pub fn partition(&self, groups: &[&[usize]]) -> Result<()> {
         self.between(groups, |server, others| server.space.lose_from(others))
