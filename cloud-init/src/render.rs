@@ -301,7 +301,7 @@ fn bindings(profile: Profile, request: &Request) -> Bindings {
         }
         Agent::File(path) => {
             flags.extend(["install", "file"]);
-            values.insert("unpack", unpack(path, path));
+            unpack(path, path, &mut flags, &mut values);
         }
         Agent::Url(url) => {
             flags.extend(["install", "download"]);
@@ -315,7 +315,7 @@ fn bindings(profile: Profile, request: &Request) -> Bindings {
             }
             values.insert("url", url.replace("{arch}", "$(uname -m)"));
             values.insert("sums", sums(&request.sha256));
-            values.insert("unpack", unpack(url, "x"));
+            unpack(url, "x", &mut flags, &mut values);
         }
     }
     (flags, values)
@@ -337,12 +337,24 @@ fn sums(sums: &[(Option<String>, String)]) -> String {
     out + "      *) echo no build for it; exit;;\n      esac"
 }
 
-fn unpack(name: &str, file: &str) -> String {
-    match name {
+/// How `file`, which is called `name` where it comes from, is installed.
+fn unpack(
+    name: &str,
+    file: &str,
+    flags: &mut BTreeSet<&'static str>,
+    values: &mut BTreeMap<&'static str, String>,
+) {
+    let command = match name {
         _ if name.ends_with(".deb") => format!("dpkg -i {file}"),
         _ if name.ends_with(".rpm") => format!("rpm -U --replacepkgs {file}"),
-        _ => format!("tar -xzf {file} -C / --no-same-owner"),
-    }
+        _ => {
+            flags.insert("archive");
+            values.insert("from", file.to_owned());
+            return;
+        }
+    };
+    flags.insert("packed");
+    values.insert("unpack", command);
 }
 
 #[cfg(test)]

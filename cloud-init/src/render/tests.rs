@@ -96,7 +96,7 @@ fn what_is_left_out_leaves_no_trace() {
     let own = render(Profile::K3sServer, &full(Agent::Url("https://outrider.example:8440/a.tgz".to_owned())))
         .unwrap();
     assert!(
-        own.contains("--cacert pem -K-") && own.contains("Bearer $(cat token)") && own.contains("/v1/ca |"),
+        own.contains("--cacert pem -K-") && own.contains("Bearer $(cat ../token)") && own.contains("/v1/ca |"),
         "{own}"
     );
     let other =
@@ -105,6 +105,18 @@ fn what_is_left_out_leaves_no_trace() {
         !other.contains("--cacert") && !other.contains("Bearer") && !other.contains("/v1/ca"),
         "another port is another server: {other}"
     );
+}
+
+#[test]
+fn an_archive_sets_itself_up_and_a_package_is_set_up() {
+    let of = |file: &str| render(Profile::K3sServer, &full(Agent::File(file.to_owned()))).unwrap();
+    let archive = of("/opt/a.tar.gz");
+    assert!(archive.contains("usr/bin/outrider install --from /opt/a.tar.gz"), "{archive}");
+    for (package, command) in [("/opt/a.deb", "dpkg -i /opt/a.deb"), ("/opt/a.rpm", "rpm -U --replacepkgs")] {
+        let text = of(package);
+        assert!(text.contains(command) && text.contains("systemd-sysusers"), "{text}");
+        assert!(!text.contains("--from") && !archive.contains(command), "{text}");
+    }
 }
 
 /// Merged into what somebody has, ours goes before Rancher's script, twice as once.

@@ -8,7 +8,8 @@ use std::path::Path;
 use anyhow::Context;
 
 use super::files::{self, Lying, Put};
-use super::receipt::{self, Made};
+use super::plan::TOKEN_MODE;
+use super::receipt::{self, Class, Made};
 use super::step::{Bytes, Owner, Planned, Step, Wanted};
 use super::wishes::Wishes;
 use super::{Machine, Plan, Receipt, Release, programs, release};
@@ -69,6 +70,17 @@ async fn one(
                 keep(machine, &file.path, lying)?;
             }
             write(machine, file, tree)?;
+        }
+        Step::Adopt { path, sha256, owner } => {
+            note(Made::File {
+                path: path.clone(),
+                class: Class::Configuration,
+                ours: vec![sha256.clone()],
+                before: None,
+            })?;
+            if *owner == Owner::Agent && machine.is_root {
+                files::open_to(&machine.at(path), owner_of(machine, *owner), TOKEN_MODE)?;
+            }
         }
         Step::Users(names) => {
             for name in names {
@@ -134,12 +146,7 @@ fn keep(machine: &Machine, path: &str, lying: &Lying) -> io::Result<()> {
 }
 
 fn write(machine: &Machine, file: &Wanted, tree: Option<&Path>) -> io::Result<()> {
-    let group = match file.owner {
-        Owner::Root => Some(0),
-        // Not there in an image whose users are made at the first boot: the plan says so.
-        Owner::Agent => machine.id_of("/etc/group", AGENT_GROUP),
-    };
-    let owner = machine.is_root.then(|| (0, group.unwrap_or(0)));
+    let owner = machine.is_root.then(|| owner_of(machine, file.owner));
     let how = Put { mode: file.mode, owner, sha256: &file.sha256 };
     let to = machine.at(&file.path);
     match (&file.bytes, tree) {
@@ -147,6 +154,16 @@ fn write(machine: &Machine, file: &Wanted, tree: Option<&Path>) -> io::Result<()
         (Bytes::Release, Some(tree)) => files::put(&to, File::open(tree.join(&file.path[1..]))?, how),
         (Bytes::Release, None) => Err(io::Error::new(io::ErrorKind::NotFound, "no release was given")),
     }
+}
+
+/// User and group of `owner`.
+fn owner_of(machine: &Machine, owner: Owner) -> (u32, u32) {
+    let group = match owner {
+        Owner::Root => Some(0),
+        // Not there in an image whose users are made at the first boot: the plan says so.
+        Owner::Agent => machine.id_of("/etc/group", AGENT_GROUP),
+    };
+    (0, group.unwrap_or(0))
 }
 
 async fn users(machine: &Machine, names: &[String]) -> anyhow::Result<()> {

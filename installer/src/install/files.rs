@@ -135,6 +135,14 @@ pub(crate) fn put(path: &Path, mut from: impl Read, how: Put<'_>) -> io::Result<
     write().inspect_err(|_| drop(fs::remove_file(&draft)))
 }
 
+/// Gives a regular file, and nothing that a link leads to, this owner and mode.
+pub(crate) fn open_to(path: &Path, (uid, gid): (u32, u32), mode: u32) -> io::Result<()> {
+    let file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NOFOLLOW).open(path)?;
+    fchown(&file, Some(uid), Some(gid))?;
+    file.set_permissions(fs::Permissions::from_mode(mode))?;
+    file.sync_all()
+}
+
 /// Removes a file; one that is not there is gone already.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {

@@ -10,6 +10,7 @@ use super::programs::{self, Package};
 use super::receipt::Made;
 use super::release::{self, SYSUSERS};
 use super::step::Wanted;
+use super::userdata::{self, Userdata};
 use super::{AGENT, Machine, Receipt, UNITS};
 
 /// The machine as it is.
@@ -35,6 +36,8 @@ pub(crate) struct Seen {
     pub(crate) package: Option<Package>,
     /// What was made here before.
     pub(crate) receipt: Option<Receipt>,
+    /// What userdata wrote here before.
+    pub(crate) userdata: Userdata,
     /// A policy of SELinux is in force here.
     pub(crate) selinux: bool,
     /// Missing users can be made now.
@@ -100,6 +103,7 @@ pub(crate) async fn look(
     }
     seen.selinux = machine.is_ours() && Path::new("/sys/fs/selinux/enforce").exists();
     seen.can_make_users = machine.is_root && programs::find("systemd-sysusers").is_some();
+    seen.userdata = userdata::look(machine, receipt.as_ref());
     seen.receipt = receipt;
     Ok(seen)
 }

@@ -21,6 +21,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 pub(crate) mod undo;
+mod userdata;
 mod wishes;
 
 pub(crate) use apply::apply;

@@ -17,6 +17,9 @@ use super::{AGENT, AGENT_UNIT, DROP_IN, Release, TOKEN, UNITS, wants};
 pub(super) const FOLDERS: [&str; 3] =
     ["/etc/outrider", "/etc/outrider/agent.toml.d", "/etc/outrider/helper.d"];
 
+/// Of the token: root writes it, the agent's group reads it.
+pub(super) const TOKEN_MODE: u32 = 0o640;
+
 /// The steps, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plan {
@@ -64,7 +67,7 @@ pub(crate) fn wanted(release: Option<&Release>, wishes: &Wishes, token: Option<&
         size: text.len() as u64,
         bytes: Bytes::Text(text),
     };
-    let token = token.map(|token| ours(TOKEN, 0o640, Owner::Agent, format!("{}\n", token.expose())));
+    let token = token.map(|token| ours(TOKEN, TOKEN_MODE, Owner::Agent, format!("{}\n", token.expose())));
     let drop_in = wishes.drop_in().map(|text| ours(DROP_IN, 0o644, Owner::Root, text));
     shipped.chain(token).chain(drop_in).collect()
 }
@@ -90,12 +93,15 @@ pub(crate) fn plan(wanted: &[Wanted], seen: &Seen, live: bool, runs_here: bool) 
     let unfinished = seen.receipt.as_ref().is_some_and(|receipt| !receipt.complete);
     let new_programs = !changed.is_empty() || unfinished;
     users(seen, live, &mut plan);
+    for folder in &seen.userdata.folders {
+        plan.add(Step::Folder((*folder).to_owned()), "userdata made it for this node");
+    }
     for folder in FOLDERS {
         if folders.there.insert(folder.to_owned()) {
             plan.add(Step::Folder(folder.to_owned()), "configuration lies there");
         }
     }
-    let mut configured = Vec::new();
+    let mut configured = adopt(wanted, seen, &mut plan);
     for file in wanted.iter().filter(|file| file.class == Class::Configuration) {
         if changed_by_hand(file, seen) {
             plan.hold(&file.path, "it was changed by hand since it was written, and stays as it is");
@@ -136,6 +142,19 @@ pub(crate) fn plan(wanted: &[Wanted], seen: &Seen, live: bool, runs_here: bool) 
     }
     run(seen, live, (new_programs, !configured.is_empty()), starting, &mut plan);
     plan
+}
+
+/// Takes over what userdata wrote and this run does not write; the paths.
+fn adopt(wanted: &[Wanted], seen: &Seen, plan: &mut Plan) -> Vec<String> {
+    let ours = |path: &str| wanted.iter().any(|file| file.path == path);
+    let mut adopted = Vec::new();
+    for (path, lying) in seen.userdata.files.iter().filter(|(path, _)| !ours(path)) {
+        let owner = if *path == TOKEN { Owner::Agent } else { Owner::Root };
+        let step = Step::Adopt { path: (*path).to_owned(), sha256: lying.sha256.clone(), owner };
+        plan.add(step, "userdata wrote it; uninstall --purge takes it too");
+        adopted.push((*path).to_owned());
+    }
+    adopted
 }
 
 /// What is done about the running units.

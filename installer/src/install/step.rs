@@ -61,6 +61,15 @@ pub(crate) enum Step {
         /// What is kept.
         replaced: Option<Lying>,
     },
+    /// Note a file that userdata wrote as part of the installation, with the owner and the mode that it needs.
+    Adopt {
+        /// Its path.
+        path: String,
+        /// SHA-256, hex.
+        sha256: String,
+        /// Whose it is to be.
+        owner: Owner,
+    },
     /// Make the system users that are missing.
     Users(Vec<String>),
     /// Make the folders in `/run`.
@@ -95,6 +104,7 @@ impl Step {
             Step::Folder(_) => "MakeFolder",
             Step::File { replaced: None, .. } => "WriteFile",
             Step::File { .. } => "ReplaceFile",
+            Step::Adopt { .. } => "AdoptFile",
             Step::Users(_) => "MakeUsers",
             Step::Runtime => "MakeRuntimeFolders",
             Step::Relabel(_) => "RestoreLabels",
@@ -110,7 +120,7 @@ impl Step {
     /// On what.
     pub(crate) fn target(&self) -> String {
         match self {
-            Step::Folder(path) | Step::Try(path) => path.clone(),
+            Step::Folder(path) | Step::Try(path) | Step::Adopt { path, .. } => path.clone(),
             Step::File { file, .. } => file.path.clone(),
             Step::Users(names) | Step::Start(names) => names.join(", "),
             Step::Runtime => "/run/outrider".to_owned(),

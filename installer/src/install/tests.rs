@@ -177,6 +177,50 @@ async fn a_later_release_replaces_an_earlier_one_and_both_go() {
     assert_eq!(tree(root.path()), before);
 }
 
+const USERDATA: [&str; 4] = [
+    "etc/outrider/agent.toml.d/50-userdata.toml",
+    "etc/outrider/install.sh",
+    "etc/outrider/token",
+    "etc/systemd/system/outrider-install.service",
+];
+
+#[tokio::test]
+async fn what_userdata_wrote_becomes_part_of_the_installation() {
+    let (root, from) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let machine = machine(root.path());
+    fs::create_dir_all(machine.at("/etc/systemd/system")).unwrap();
+    let before = tree(root.path());
+    for file in USERDATA {
+        put(&machine.at(file), "of userdata\n");
+    }
+    fs::set_permissions(machine.at(TOKEN), fs::Permissions::from_mode(0o600)).unwrap();
+    let release = release(from.path(), "1");
+    installed(&machine, &release, &Wishes::default()).await;
+    if machine.is_root {
+        assert_eq!(fs::metadata(machine.at(TOKEN)).unwrap().permissions().mode() & 0o777, 0o640);
+    }
+    let (plan, _) = planned(&machine, Some(&release), &Wishes::default()).await;
+    assert!(plan.steps.is_empty(), "{:?}", plan.steps);
+    uninstalled(&machine, false).await;
+    assert!(USERDATA.iter().all(|file| machine.has(file)) && !machine.has(AGENT));
+    installed(&machine, &release, &Wishes::default()).await;
+    uninstalled(&machine, true).await;
+    assert_eq!(tree(root.path()), before);
+}
+
+#[tokio::test]
+async fn what_lay_beside_userdata_stays() {
+    let (root, from) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let machine = machine(root.path());
+    let site = "etc/outrider/agent.toml.d/90-site.toml";
+    for file in USERDATA.into_iter().chain([site]) {
+        put(&machine.at(file), "text\n");
+    }
+    installed(&machine, &release(from.path(), "1"), &Wishes::default()).await;
+    uninstalled(&machine, true).await;
+    assert!(machine.has(site) && !USERDATA.iter().any(|file| machine.has(file)));
+}
+
 #[tokio::test]
 async fn a_coordinator_on_the_machine_keeps_its_program() {
     let (root, from) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
