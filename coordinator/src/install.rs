@@ -69,10 +69,17 @@ impl Catalogue {
         folders.join(" or ")
     }
 
-    /// Every file that is served. Reads those whose sum is not known yet; blocks.
-    pub(crate) fn list(&self) -> io::Result<Vec<InstallFile>> {
-        let found = self.found()?;
-        found.into_values().map(|(folder, found)| self.open_found(&folder, found).map(|o| o.about)).collect()
+    /// Every file that is served, and what is wrong with those that cannot be. Reads those whose sum is not known yet;
+    /// blocks.
+    pub(crate) fn list(&self) -> io::Result<(Vec<InstallFile>, Vec<String>)> {
+        let (mut served, mut unreadable) = (Vec::new(), Vec::new());
+        for (folder, found) in self.found()?.into_values() {
+            match self.open_found(&folder, found) {
+                Ok(opened) => served.push(opened.about),
+                Err(error) => unreadable.push(error.to_string()),
+            }
+        }
+        Ok((served, unreadable))
     }
 
     /// The file of this name, with or without version. Reads it when its sum is not known yet; blocks.

@@ -76,6 +76,13 @@ async fn whole_and_in_parts() {
     let (status, headers, body) = ask(&bed, Method::HEAD, TAR, &[auth]).await;
     assert_eq!((status, body.len(), text(&headers, "content-length")), (200, 0, "300000"));
 
+    let (status, headers, _) = ask(&bed, Method::HEAD, TAR, &[auth, ("range", "bytes=0-9")]).await;
+    assert_eq!(
+        (status, text(&headers, "content-length")),
+        (200, "300000"),
+        "a part is asked for by GET alone"
+    );
+
     let (status, headers, body) = ask(&bed, Method::GET, TAR, &[auth, ("range", "bytes=299990-")]).await;
     assert_eq!((status, &body[..]), (206, &content()[299_990..]));
     assert_eq!(headers["content-range"], "bytes 299990-299999/300000");

@@ -91,9 +91,10 @@ fn open(file: &Path, wanted: Wanted) -> io::Result<File> {
 }
 
 fn too_long(wanted: Wanted) -> io::Error {
-    let limit = match wanted.max_bytes >> 30 {
-        0 => format!("{} MiB", wanted.max_bytes >> 20),
-        gib => format!("{gib} GiB"),
+    let limit = match wanted.max_bytes {
+        bytes if bytes < 1 << 20 => format!("{} KiB", bytes >> 10),
+        bytes if bytes < 1 << 30 => format!("{} MiB", bytes >> 20),
+        bytes => format!("{} GiB", bytes >> 30),
     };
     io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {limit} is no {}", wanted.what))
 }

@@ -14,6 +14,12 @@ purge() {
         rm -f /etc/outrider/coordinator.env
     else
         rm -rf /run/outrider /run/outrider-guest-agent /var/lib/outrider-guest-agent
+        # The receipt of `outrider install`; what that replaced is somebody's.
+        if [ -e /var/lib/outrider-install/replaced ]; then
+            say "/var/lib/outrider-install/replaced is kept: files that outrider install replaced"
+        else
+            rm -rf /var/lib/outrider-install
+        fi
         # The coordinator's settings lie in the same folder, and go with the coordinator.
         [ ! -d /etc/outrider ] || find /etc/outrider -mindepth 1 -maxdepth 1 ! -name coordinator.env -exec rm -rf {} +
     fi

@@ -125,6 +125,9 @@ pub struct InstallIndex {
     pub version: String,
     /// One a family and architecture, by name; empty when nothing was put there.
     pub items: Vec<InstallFile>,
+    /// Files of that version that lie there and cannot be served, each with the reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<String>,
 }
 
 /// A file below `/install/`.

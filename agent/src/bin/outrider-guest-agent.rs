@@ -22,6 +22,14 @@ const REST: Duration = Duration::from_secs(5);
 /// sysexits.h: used wrongly.
 const EX_USAGE: u8 = 64;
 
+const HELP: &str = "\
+outrider-guest-agent [--dry-run] [--now]
+
+Sets up the QEMU guest agent as far as root's configuration allows ([guest_agent] manage), once, and ends.
+
+  --dry-run  print what would be done, as JSON, and do nothing
+  --now      do not wait for what an earlier failure asked to wait for";
+
 fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
@@ -38,6 +46,7 @@ fn run() -> anyhow::Result<()> {
         match argument.to_str() {
             Some("--dry-run") => dry_run = true,
             Some("--now") => hurry = true,
+            Some("--help" | "-h") => return writeln!(stdout(), "{HELP}").context("standard output"),
             _ => bail!("unknown argument {argument:?}; --dry-run and --now are known"),
         }
     }

@@ -1,5 +1,6 @@
 //! Taking the steps. Each may be taken again.
 
+use std::os::unix::fs::DirBuilderExt;
 use std::time::Instant;
 
 use outrider_protocol::{Fact, GuestAgentFacts, GuestAgentSetup, ReasonCode, SetupState};
@@ -246,17 +247,20 @@ impl<'a> Work<'a> {
         if manager != Manager::Apt {
             unreachable = refresh("asks the repositories again")?;
         }
-        if let Some(refreshed) = unreachable {
-            return Err(no_repository(format!(
-                "{}; before it, {}",
-                ended.told(manager.name()),
-                refreshed.told("its refresh")
-            )));
+        let offered = offers()?;
+        match unreachable {
+            // One repository of several that is out of order is no reason where the package is known from another and what
+            // failed was no download. zypper's look at its repositories has no such second word.
+            Some(refreshed) if !offered || manager.offers().is_none() || is_download(&ended.words) => {
+                Err(no_repository(format!(
+                    "{}; before it, {}",
+                    ended.told(manager.name()),
+                    refreshed.told("its refresh")
+                )))
+            }
+            None if !offered => Err(no_repository(format!("none offers {PACKAGE}"))),
+            _ => Ok((said, ended)),
         }
-        if !offers()? {
-            return Err(no_repository(format!("none offers {PACKAGE}")));
-        }
-        Ok((said, ended))
     }
 
     fn start(&self) -> Result<(), Failure> {
@@ -300,6 +304,11 @@ impl<'a> Work<'a> {
     fn mark(&self, path: &str) -> Result<(), Failure> {
         let file = self.setup.cx.path(path);
         let text = format!("{}\n", boot_id(&self.setup.cx));
+        // systemd makes the folder for the unit (`StateDirectory=`); by hand nobody has.
+        let folder = file
+            .parent()
+            .map_or(Ok(()), |folder| std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder));
+        folder.map_err(|e| Failure::io(path, &e))?;
         let written =
             replace_file(&file, text.as_bytes(), 0o600).and_then(|()| std::fs::File::open(&file)?.sync_all());
         written.map_err(|e| Failure::io(path, &e))
@@ -311,6 +320,21 @@ impl<'a> Work<'a> {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether a package manager's last words are about a download. They are told in English (`LC_ALL=C`).
+fn is_download(words: &str) -> bool {
+    const OF_DOWNLOADS: [&str; 8] = [
+        "to fetch",
+        "ownload",
+        "retriev",
+        "Could not resolve",
+        "Could not connect",
+        "Cannot initiate the connection",
+        "imed out",
+        "Curl error",
+    ];
+    OF_DOWNLOADS.iter().any(|word| words.contains(word))
 }
 
 fn no_repository(why: String) -> Failure {

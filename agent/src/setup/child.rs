@@ -64,30 +64,39 @@ pub(super) fn run(
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let mut child = command.spawn()?;
-    let (lines, waste) = (reader(child.stderr.take()), reader(child.stdout.take()));
-    let mut last = VecDeque::new();
+    let (lines, rest) = (reader(child.stderr.take()), reader(child.stdout.take()));
+    let (mut last, mut aside) = (VecDeque::new(), VecDeque::new());
+    let keep = |kept: &mut VecDeque<String>, line: &str| {
+        if kept.len() == KEPT {
+            kept.pop_front();
+        }
+        kept.push_back(line.to_owned());
+    };
     let status = loop {
         take(&lines, every / 10, &mut |line| {
             say(line);
-            if last.len() == KEPT {
-                last.pop_front();
-            }
-            last.push_back(line.to_owned());
+            keep(&mut last, line);
         });
-        take(&waste, Duration::ZERO, &mut |line| say(line));
+        take(&rest, Duration::ZERO, &mut |line| {
+            say(line);
+            keep(&mut aside, line);
+        });
         tick();
         if let Some(status) = wait(&mut child, every)? {
             break status;
         }
     };
     // What a service that it started keeps open never ends.
-    take(&waste, every / 10, &mut |line| say(line));
+    take(&rest, every / 10, &mut |line| {
+        say(line);
+        keep(&mut aside, line);
+    });
     take(&lines, every / 10, &mut |line| {
         say(line);
-        last.push_back(line.to_owned());
+        keep(&mut last, line);
     });
-    let from = last.len().saturating_sub(KEPT);
-    let words: Vec<String> = last.into_iter().skip(from).collect();
+    // Some put their errors among the rest.
+    let words = Vec::from(if last.is_empty() && !status.success() { aside } else { last });
     Ok(Ended { code: status.code(), words: words.join("; ") })
 }
 

@@ -345,6 +345,25 @@ fn without_a_repository_that_is_said_and_the_next_attempt_has_its_time() {
     is(&vm.run(), SetupState::Failed, Some(ReasonCode::GuestAgentNoRepository), "none offers");
 }
 
+/// A repository that is out of order beside one that has the package is not the cause of whatever fails later.
+#[test]
+fn a_broken_repository_beside_a_good_one_is_not_blamed_for_an_installation() {
+    for (said, reason) in [
+        ("E: You do not have enough free space", ReasonCode::GuestAgentInstallFailed),
+        ("", ReasonCode::GuestAgentInstallFailed),
+        ("E: Unable to fetch some archives", ReasonCode::GuestAgentNoRepository),
+    ] {
+        let vm = Vm::new();
+        // Told on standard output, as some do.
+        vm.program(
+            "apt-get",
+            &format!("case $* in *install*) echo '{said}'; exit 100;; *) echo unsigned >&2; exit 100;; esac"),
+        );
+        vm.program("apt-cache", "");
+        is(&vm.run(), SetupState::Failed, Some(reason), said);
+    }
+}
+
 #[test]
 fn an_installation_that_was_interrupted_is_finished_and_only_then() {
     let vm = Vm::new();

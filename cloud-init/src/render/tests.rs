@@ -96,7 +96,9 @@ fn what_is_left_out_leaves_no_trace() {
     let own = render(Profile::K3sServer, &full(Agent::Url("https://outrider.example:8440/a.tgz".to_owned())))
         .unwrap();
     assert!(
-        own.contains("--cacert pem -K-") && own.contains("Bearer $(cat ../token)") && own.contains("/v1/ca |"),
+        own.contains("--cacert pem -K-")
+            && own.contains("Bearer $(cat ../token)")
+            && own.contains("/v1/ca |"),
         "{own}"
     );
     let other =

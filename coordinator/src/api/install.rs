@@ -9,7 +9,7 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, stream};
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use outrider_protocol::{InstallFile, InstallIndex, TypeMeta};
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 use tokio::sync::OwnedSemaphorePermit;
@@ -80,16 +80,25 @@ pub(super) async fn instructions(State(app): State<Arc<App>>) -> String {
 /// What is served.
 pub(super) async fn index(State(app): State<Arc<App>>) -> Answer<Json<InstallIndex>> {
     let reader = app.clone();
-    let items = blocking(move || reader.install.list()).await?;
-    Ok(Json(InstallIndex { meta: TypeMeta::new("InstallIndex"), version: VERSION.to_owned(), items }))
+    let (items, unreadable) = blocking(move || reader.install.list()).await?;
+    for why in &unreadable {
+        log::warn!("a package for new machines cannot be served: {why}");
+    }
+    let meta = TypeMeta::new("InstallIndex");
+    Ok(Json(InstallIndex { meta, version: VERSION.to_owned(), items, unreadable }))
 }
 
 /// A file, or the part of it that was asked for.
 pub(super) async fn file(
     State(app): State<Arc<App>>,
     Path(name): Path<String>,
-    headers: HeaderMap,
+    method: Method,
+    mut headers: HeaderMap,
 ) -> Answer<Response> {
+    // A part is asked for by GET alone (RFC 9110, 14.2).
+    if method != Method::GET {
+        headers.remove(header::RANGE);
+    }
     let place = app.install.place().ok_or_else(|| {
         let (code, advice) = (StatusCode::SERVICE_UNAVAILABLE, "Wait as long as Retry-After says.");
         let failure = Failure::new(code, "TooManyDownloads", "too many downloads are under way", advice);

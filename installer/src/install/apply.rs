@@ -124,7 +124,12 @@ async fn one(
 fn folder(machine: &Machine, path: &str) -> io::Result<()> {
     let at = machine.at(path);
     match DirBuilder::new().mode(0o755).create(&at) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && at.is_dir() => {}
+        // A link to a folder is as good as one.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && machine.is_dir(path) => {
+            if at.is_symlink() {
+                return Ok(());
+            }
+        }
         done => done?,
     }
     // Whatever the caller's umask is.

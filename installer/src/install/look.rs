@@ -73,7 +73,7 @@ pub(crate) async fn look(
     let paths = wanted.iter().map(|file| &file.path).chain(&links);
     let of_configuration = FOLDERS.map(str::to_owned);
     for folder in paths.flat_map(|path| above(path)).chain(of_configuration) {
-        if machine.at(&folder).is_dir() {
+        if machine.is_dir(&folder) {
             seen.folders.insert(folder);
         }
     }

@@ -1,7 +1,11 @@
 //! The machine that is worked on: this one, or a tree that will be one.
 
+use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
+
+/// More links on one way are a circle; the kernel's own limit.
+const MOST_LINKS: usize = 40;
 
 /// A root folder, and what of a running machine is there.
 #[derive(Clone, Debug)]
@@ -24,9 +28,49 @@ impl Machine {
         }
     }
 
-    /// Where the machine's absolute `path` is from here.
+    /// Where the machine's absolute `path` is from here. Links above its last name are followed as the machine will follow
+    /// them: an absolute one of an image leads to a place in the image, not in the system that builds it.
     pub(crate) fn at(&self, path: &str) -> PathBuf {
-        self.root.join(path.trim_start_matches('/'))
+        if self.is_ours() {
+            return PathBuf::from(path);
+        }
+        let path = Path::new(path);
+        match (path.parent(), path.file_name()) {
+            (Some(above), Some(name)) => self.followed(above).join(name),
+            _ => self.root.clone(),
+        }
+    }
+
+    /// The same with a link that `path` itself is.
+    fn followed(&self, path: &Path) -> PathBuf {
+        let mut at = self.root.clone();
+        let mut ahead: Vec<OsString> = names(path);
+        let mut links = 0;
+        while let Some(name) = ahead.pop() {
+            if name == ".." {
+                if at != self.root {
+                    at.pop();
+                }
+                continue;
+            }
+            let next = at.join(&name);
+            match fs::read_link(&next) {
+                Ok(target) if links < MOST_LINKS => {
+                    links += 1;
+                    if target.is_absolute() {
+                        at = self.root.clone();
+                    }
+                    ahead.extend(names(&target));
+                }
+                _ => at = next,
+            }
+        }
+        at
+    }
+
+    /// Whether a folder is there, or a link to one.
+    pub(crate) fn is_dir(&self, path: &str) -> bool {
+        self.followed(Path::new(path)).is_dir()
     }
 
     /// `/` as seen from here.
@@ -69,8 +113,20 @@ impl Machine {
 
     /// The nearest folder at or above `path` that is there.
     pub(crate) fn nearest(&self, path: &str) -> PathBuf {
-        let mut at = self.at(path);
+        let mut at = self.followed(Path::new(path));
         while !at.is_dir() && at.pop() {}
         at
     }
+}
+
+/// Its names, the last first.
+fn names(path: &Path) -> Vec<OsString> {
+    let names = path.components().filter_map(|component| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        _ => None,
+    });
+    let mut names: Vec<OsString> = names.collect();
+    names.reverse();
+    names
 }

@@ -79,7 +79,7 @@ pub(crate) async fn package_of(machine: &Machine, path: &str) -> Option<Package>
             });
         }
     }
-    let rpm = ["/usr/lib/sysimage/rpm", "/var/lib/rpm"].iter().any(|folder| machine.at(folder).is_dir());
+    let rpm = ["/usr/lib/sysimage/rpm", "/var/lib/rpm"].iter().any(|folder| machine.is_dir(folder));
     if rpm && find("rpm").is_some() {
         let said =
             ask("rpm", &["--root", &root, "--query", "--file", "--queryformat", "%{NAME}\\n", path]).await;

@@ -126,22 +126,32 @@ impl Receipt {
         };
         let damaged = || {
             format!(
-                "the receipt {} is damaged; what was installed is not known. Restore it from a backup, or remove it and \
-                 what docs/install.md lists by hand",
+                "the receipt {} is damaged; what was installed is not known. Restore it from a backup. Without one, copy the \
+                 folder replaced beside it, which holds what lay there before, then remove the receipt and what docs/install.md \
+                 lists by hand",
                 path.display()
             )
         };
-        let meta: TypeMeta = serde_json::from_slice(&bytes).with_context(damaged)?;
-        meta.expect("InstallReceipt").map_err(anyhow::Error::msg).with_context(damaged)?;
-        let version = serde_json::from_slice::<serde_json::Value>(&bytes)?["version"].as_u64();
-        if version != Some(u64::from(VERSION)) {
+        let document: serde_json::Value = serde_json::from_slice(&bytes).with_context(damaged)?;
+        let meta: TypeMeta = serde_json::from_value(document.clone()).with_context(damaged)?;
+        let version = document["version"].as_u64();
+        let is_ours = meta.expect("InstallReceipt");
+        if meta.kind == "InstallReceipt" && (is_ours.is_err() || version != Some(u64::from(VERSION))) {
             bail!(
-                "the receipt {} has format {}; this version knows {VERSION}: use the program that wrote it",
+                "the receipt {} has format {} of {}; this version knows {VERSION}: use the program that wrote it",
                 path.display(),
-                version.map_or_else(|| "unknown".to_owned(), |v| v.to_string())
+                version.map_or_else(|| "unknown".to_owned(), |v| v.to_string()),
+                meta.api_version
             );
         }
-        Ok(Some(serde_json::from_slice(&bytes).with_context(damaged)?))
+        is_ours.map_err(anyhow::Error::msg).with_context(damaged)?;
+        let program = document["program"].as_str().unwrap_or_default().to_owned();
+        serde_json::from_value(document).map(Some).with_context(|| {
+            if program == env!("CARGO_PKG_VERSION") || program.is_empty() {
+                return damaged();
+            }
+            format!("the receipt {} was written by outrider {program}: use that program", path.display())
+        })
     }
 
     /// Puts it on disk, whole, before what it says is done.

@@ -74,7 +74,9 @@ impl Release {
         let mut take = |path: String, mode: u32, size: u64, content: &mut dyn Read| {
             release.take(path, mode, size, content)
         };
-        let read = if metadata.is_dir() {
+        let read = if metadata.is_dir() && !from.join("usr").is_dir() {
+            bail!("{} is no release: there is no usr in it", from.display());
+        } else if metadata.is_dir() {
             walk(from, &from.join("usr"), &mut take)
         } else {
             unpack(from, &mut take)

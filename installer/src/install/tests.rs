@@ -177,6 +177,48 @@ async fn a_later_release_replaces_an_earlier_one_and_both_go() {
     assert_eq!(tree(root.path()), before);
 }
 
+#[tokio::test]
+async fn links_of_an_image_lead_to_places_in_the_image() {
+    let (root, from, elsewhere) =
+        (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let machine = machine(root.path());
+    let link = |target: &str, path: &str| {
+        fs::create_dir_all(machine.at(path).parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(target, machine.at(path)).unwrap();
+    };
+    let outside = elsewhere.path().to_str().unwrap();
+    link(outside, "/etc/outrider");
+    fs::create_dir_all(machine.at(outside)).unwrap();
+    link("../../../../usr/share/elsewhere", "/usr/bin");
+    fs::create_dir_all(machine.at("/usr/share/elsewhere")).unwrap();
+    installed(&machine, &release(from.path(), "1"), &wishes()).await;
+    assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0, "nothing is written outside the image");
+    assert!(root.path().join(&outside[1..]).join("agent.toml.d/60-install.toml").is_file());
+    assert!(root.path().join("usr/share/elsewhere/outrider-agent").is_file() && machine.has(AGENT));
+    // In a circle there is nothing to find, and no end that is not found.
+    link("b", "/a");
+    link("a", "/b");
+    assert!(!machine.is_dir("/a/x") && !machine.has("/a/x"));
+    uninstalled(&machine, true).await;
+    assert!(!machine.has(AGENT) && machine.is_dir("/usr/bin"));
+}
+
+#[tokio::test]
+async fn without_a_receipt_what_was_replaced_is_kept_and_named() {
+    let (root, from) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let machine = machine(root.path());
+    put(&machine.at(AGENT), "somebody's\n");
+    installed(&machine, &release(from.path(), "1"), &wishes()).await;
+    fs::remove_file(machine.at(FOLDER).join("receipt.json")).unwrap();
+    let undo = uninstalled(&machine, true).await;
+    let named = |path: &str| undo.held.iter().any(|held| held.target.contains(path));
+    assert!(
+        named("/var/lib/outrider-install/replaced") && named(AGENT) && named("/etc/outrider"),
+        "{undo:?}"
+    );
+    assert_eq!(fs::read_dir(machine.at(FOLDER).join("replaced")).unwrap().count(), 1);
+}
+
 const USERDATA: [&str; 4] = [
     "etc/outrider/agent.toml.d/50-userdata.toml",
     "etc/outrider/install.sh",
@@ -257,7 +299,23 @@ async fn a_receipt_that_cannot_be_read_is_no_empty_one() {
     let text = fs::read_to_string(&receipt).unwrap().replace("\"version\": 1", "\"version\": 2");
     put(&receipt, &text);
     let said = format!("{:#}", Receipt::read(&machine).unwrap_err());
-    assert!(said.contains("has format 2; this version knows 1"), "{said}");
+    assert!(said.contains("has format 2 of ") && said.contains("; this version knows 1"), "{said}");
+    // What a later release calls by words of its own is no damage.
+    for (ours, theirs) in [
+        (outrider_protocol::API_VERSION, "outrider/v2"),
+        ("\"made\": []", "\"made\": [{\"made\": \"moon\"}]"),
+    ] {
+        let later = text.replace("\"version\": 2", "\"version\": 1").replace(ours, theirs);
+        put(
+            &receipt,
+            &later.replace(
+                &format!("\"program\": \"{}\"", env!("CARGO_PKG_VERSION")),
+                "\"program\": \"9.0.0\"",
+            ),
+        );
+        let said = format!("{:#}", Receipt::read(&machine).unwrap_err());
+        assert!(said.contains("program") && !said.contains("damaged"), "{said}");
+    }
 }
 
 #[tokio::test]

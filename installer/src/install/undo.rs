@@ -13,7 +13,8 @@ use super::files::There;
 use super::receipt::{Class, Made};
 use super::step::{Held, Planned};
 use super::{
-    AGENT, AGENT_UNIT, COORDINATOR_STATE, FOLDER, GUEST_AGENT_STATE, Machine, Receipt, STATE, UNITS, programs,
+    AGENT, AGENT_UNIT, COORDINATOR_STATE, FOLDER, GUEST_AGENT_STATE, Machine, Receipt, STATE, UNITS,
+    programs, wants,
 };
 
 /// Settings of a node.
@@ -211,7 +212,14 @@ pub(crate) fn undo(receipt: &Receipt, lies: &Lies, purge: bool) -> Undo {
 /// What there is to do where no receipt lies: nothing, but for a folder that a crash left before its first word.
 pub(crate) async fn nothing(machine: &Machine) -> Undo {
     let mut undo = Undo::default();
-    if machine.at(FOLDER).is_dir() {
+    let replaced = format!("{FOLDER}/replaced");
+    if std::fs::read_dir(machine.at(&replaced)).is_ok_and(|mut files| files.next().is_some()) {
+        undo.hold(
+            replaced,
+            "what an installation replaced lies here, named by SHA-256, and no receipt says where it belongs: put back what is \
+             yours, then remove it",
+        );
+    } else if machine.is_dir(FOLDER) {
         undo.add(Back::RemoveTree(FOLDER.to_owned()), "a run that ended in between left it");
     }
     let package = if machine.has(AGENT) { programs::package_of(machine, AGENT).await } else { None };
@@ -220,11 +228,22 @@ pub(crate) async fn nothing(machine: &Machine) -> Undo {
             "programs, units, manual",
             format!("the package {} laid them out; {} takes them away", package.name, package.removal),
         ),
-        None if machine.has(AGENT) => undo.hold(
-            AGENT,
-            "`outrider install` did not lay it out (userdata, or a tree that was unpacked); docs/install.md says how to remove it",
-        ),
-        None => {}
+        None => {
+            let links = UNITS.iter().map(|(unit, target)| wants(unit, target).0);
+            let there: Vec<String> = [AGENT, SETTINGS, STATE, GUEST_AGENT_STATE]
+                .into_iter()
+                .map(str::to_owned)
+                .chain(links)
+                .filter(|path| machine.has(path))
+                .collect();
+            if !there.is_empty() {
+                undo.hold(
+                    there.join(", "),
+                    "no receipt says that `outrider install` made it (an image, or a tree that was unpacked); docs/install.md \
+                     says how to remove it",
+                );
+            }
+        }
     }
     undo
 }

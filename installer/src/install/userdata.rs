@@ -36,7 +36,7 @@ pub(super) fn look(machine: &Machine, receipt: Option<&Receipt>) -> Userdata {
     };
     let files = FILES.into_iter().filter_map(lying).filter(|(path, lying)| !is_known(path, lying));
     let folders = if receipt.is_none() && is_alone(machine) {
-        FOLDERS.into_iter().filter(|folder| machine.at(folder).is_dir()).collect()
+        FOLDERS.into_iter().filter(|folder| machine.is_dir(folder)).collect()
     } else {
         Vec::new()
     };

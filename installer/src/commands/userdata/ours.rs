@@ -55,9 +55,10 @@ async fn from_coordinator(request: &mut Request, family: &str) -> anyhow::Result
     let sums = index.items.iter().filter(|item| item.family == family);
     request.sha256 = sums.map(|item| (Some(item.architecture.clone()), item.sha256.clone())).collect();
     if request.sha256.is_empty() {
+        let unreadable: String = index.unreadable.iter().map(|why| format!(" (there is {why})")).collect();
         anyhow::bail!(
-            "the coordinator at {url} serves no {family} of its version {}: put what packaging/build makes into its folder of \
-             packages (`outrider-coordinator serve --install-dir`)",
+            "the coordinator at {url} serves no {family} of its version {}{unreadable}: put what packaging/build makes into its \
+             folder of packages (`outrider-coordinator serve --install-dir`)",
             index.version
         );
     }

@@ -11,7 +11,7 @@ use super::{Finding, Preflight, tell};
 use crate::install::files::There;
 use crate::install::look::programs_of;
 use crate::install::receipt::Class;
-use crate::install::step::Bytes;
+use crate::install::step::{Bytes, Step};
 use crate::install::{AGENT, DROP_IN, TOKEN, programs as tools};
 
 /// 2026-01-01: no release is older, so no clock before it is right.
@@ -145,6 +145,21 @@ pub(super) fn programs(looked: &Preflight<'_>, findings: &mut Vec<Finding>) {
             "Move it away: a link or folder is not replaced.",
         );
     }
+    for planned in &looked.plan.steps {
+        if let Step::Folder(path) = &planned.step
+            && machine.has(path)
+            && !machine.is_dir(path)
+        {
+            let message = format!("{path}: it is no folder, and files are to go there");
+            tell(
+                findings,
+                "files",
+                Severity::Error,
+                message,
+                "Move it away, or make the folder that it leads to.",
+            );
+        }
+    }
     if let Some(receipt) = &seen.receipt {
         let gone = programs_of(receipt).filter(|path| looked.release.is_none() && !machine.has(path)).count();
         if gone > 0 && seen.package.is_none() {
@@ -255,6 +270,10 @@ pub(super) fn configuration(looked: &Preflight<'_>, findings: &mut Vec<Finding>)
     }
     let settings = loaded.settings;
     let wishes = looked.wishes;
+    // What is refused above has no word of its own here.
+    if loaded.problems.iter().any(|problem| problem.file.ends_with("60-install.toml")) {
+        return;
+    }
     let differs = |asked: &Option<String>, is: Option<String>| asked.is_some() && *asked != is;
     let mut overruled = Vec::new();
     if differs(&wishes.name, settings.node.name.clone()) {

@@ -16,9 +16,9 @@ use crate::install::step::{Bytes, Step};
 const SPARE: u64 = 16 << 20;
 
 /// What one file system has to take.
-#[derive(Default)]
 struct Need {
     at: PathBuf,
+    stats: nix::Result<Statvfs>,
     bytes: u64,
     files: u64,
     /// The first thing that goes there.
@@ -28,15 +28,19 @@ struct Need {
 /// Looks at every file system that the plan writes to.
 pub(super) fn places(looked: &Preflight<'_>, findings: &mut Vec<Finding>) {
     let machine = looked.machine;
-    let mut needs: BTreeMap<u64, Need> = BTreeMap::new();
-    let mut need = |path: &str, bytes: u64| {
-        let at = machine.nearest(path);
-        let Ok(device) = fs::metadata(&at).map(|metadata| metadata.dev()) else { return };
-        let need =
-            needs.entry(device).or_insert_with(|| Need { at, first: path.to_owned(), ..Need::default() });
-        need.bytes += bytes;
-        need.files += 1;
-    };
+    // One file system may be mounted twice, and read-only in one place.
+    let mut needs: BTreeMap<(u64, bool), Need> = BTreeMap::new();
+    let mut need =
+        |path: &str, bytes: u64| {
+            let at = machine.nearest(path);
+            let Ok(device) = fs::metadata(&at).map(|metadata| metadata.dev()) else { return };
+            let stats = statvfs(&at);
+            let need = needs
+                .entry((device, stats.as_ref().is_ok_and(is_read_only)))
+                .or_insert_with(|| Need { at, stats, bytes: 0, files: 0, first: path.to_owned() });
+            need.bytes += bytes;
+            need.files += 1;
+        };
     for planned in &looked.plan.steps {
         match &planned.step {
             Step::Folder(path) => need(path, 4096),
@@ -59,8 +63,8 @@ pub(super) fn places(looked: &Preflight<'_>, findings: &mut Vec<Finding>) {
     }
     let before = findings.len();
     for need in needs.values() {
-        match statvfs(&need.at) {
-            Ok(stats) => of_one(need, &stats, findings),
+        match &need.stats {
+            Ok(stats) => of_one(need, stats, findings),
             Err(errno) => tell(
                 findings,
                 "room",
@@ -82,9 +86,13 @@ pub(super) fn places(looked: &Preflight<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
+fn is_read_only(stats: &Statvfs) -> bool {
+    stats.flags().contains(FsFlags::ST_RDONLY)
+}
+
 fn of_one(need: &Need, stats: &Statvfs, findings: &mut Vec<Finding>) {
     let at = need.at.display();
-    if stats.flags().contains(FsFlags::ST_RDONLY) {
+    if is_read_only(stats) {
         tell(
             findings,
             "read-only",

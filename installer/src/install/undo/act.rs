@@ -30,7 +30,7 @@ pub(crate) async fn act(machine: &Machine, undo: Undo) -> anyhow::Result<Vec<Hel
         .await;
     }
     if let Some(mut receipt) = undo.remaining {
-        receipt.made.retain(|made| !matches!(made, Made::Folder { path } if !machine.at(path).is_dir()));
+        receipt.made.retain(|made| !matches!(made, Made::Folder { path } if !machine.is_dir(path)));
         receipt.write(machine)?;
     }
     drop(held);

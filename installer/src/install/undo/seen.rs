@@ -50,7 +50,7 @@ pub(crate) async fn look(machine: &Machine, receipt: &Receipt) -> Lies {
                     lies.links.insert(path.clone(), target.to_string_lossy().into_owned());
                 }
             }
-            Made::Folder { path } if machine.at(path).is_dir() => {
+            Made::Folder { path } if machine.is_dir(path) => {
                 lies.trees.insert(path.clone());
             }
             Made::User { name } if machine.has_user(name) => {
@@ -60,7 +60,7 @@ pub(crate) async fn look(machine: &Machine, receipt: &Receipt) -> Lies {
         }
     }
     for tree in [RUNTIME, GUEST_AGENT_RUNTIME, STATE, GUEST_AGENT_STATE, SETTINGS, COORDINATOR_STATE] {
-        if machine.at(tree).is_dir() {
+        if machine.is_dir(tree) {
             lies.trees.insert(tree.to_owned());
         }
     }
