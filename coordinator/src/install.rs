@@ -231,7 +231,9 @@ mod tests {
         let missing = first.path().join("missing");
         let folders = vec![missing, first.path().to_owned(), second.path().to_owned()];
         let catalogue = Catalogue::new(folders);
-        let files: Vec<String> = catalogue.list().unwrap().into_iter().map(|f| f.file).collect();
+        let (files, unreadable) = catalogue.list().unwrap();
+        let files: Vec<String> = files.into_iter().map(|f| f.file).collect();
+        assert!(unreadable.is_empty(), "{unreadable:?}");
         let deb = format!("outrider-agent_{VERSION}-10_amd64.deb");
         assert_eq!(files, [deb.clone(), format!("outrider-agent-{VERSION}-1.x86_64.rpm")]);
 
@@ -248,5 +250,9 @@ mod tests {
         let link = second.path().join(format!("outrider-agent-{VERSION}-x86_64.tar.gz"));
         std::os::unix::fs::symlink("/etc/shadow", link).unwrap();
         assert!(catalogue.open("outrider-agent-x86_64.tar.gz").is_err());
+        // The others are served all the same.
+        let (files, unreadable) = catalogue.list().unwrap();
+        assert_eq!((files.len(), unreadable.len()), (2, 1));
+        assert!(unreadable[0].contains("x86_64.tar.gz"), "{unreadable:?}");
     }
 }

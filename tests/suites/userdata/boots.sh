@@ -11,6 +11,14 @@ until_true() {                                                      # seconds, w
 booted() { bed test -e /run/cloud-init/result.json && case $(bed systemctl is-system-running 2>/dev/null) in running|degraded) ;; *) false ;; esac; }
 show() { bed systemctl show -P "$2" "$1"; }
 active() { [ "$(show outrider-agent.service ActiveState)" = active ]; }
+stored_report() {                                                   # seconds since 1970
+    python3 - "$state/coordinator.db" <<'P'
+import sqlite3, sys
+db = sqlite3.connect(f"file:{sys.argv[1]}?mode=ro", uri=True)
+at = db.execute("SELECT MIN(received_at) FROM events JOIN origins ON origins.id = origin WHERE name = 'node1'").fetchone()[0]
+print(at / 1e3) if at else sys.exit(1)
+P
+}
 machine() {                                                         # name
     bed_create "$BED_TREE"
     # The bed's own way out asks for the exit code.
@@ -75,7 +83,8 @@ esac
 until_true 60 "the agent starts" active
 until_true 60 "the agent is let in" bed test -s /var/lib/outrider/identity.json
 ok "the agent from an archive in the image is installed, started and enrolled, without any network"
-is "the token is its user's alone" "600 outrider" "$(bed stat -c '%a %U' /etc/outrider/token)"
+is "the token is root's and its user's" "640 root outrider" "$(bed stat -c '%a %U %G' /etc/outrider/token)"
+is "the installation has its receipt" true "$(jq .complete "$BED_ROOT/var/lib/outrider-install/receipt.json")"
 is "the configuration is good" 0 "$(bed outrider-agent validate >/dev/null 2>&1; echo $?)"
 is "the profile is in force" rancher-ha-server "$(bed outrider facts --only host | jq -r .node.profile)"
 is "the installation is over, and not for the next boot" "inactive disabled" "$(show outrider-install.service ActiveState) $(bed systemctl is-enabled outrider-install.service || true)"
@@ -84,6 +93,17 @@ bed sh -c 'journalctl --no-pager; cat /var/log/cloud-init*.log' >"$work/logs"
 grep -q outrider "$work/logs" || fail "the logs say nothing at all"
 is "the token's secret is in no log" 0 "$(grep -c "$(cut -d: -f4 "$work/node.token")" "$work/logs" || true)"
 row "a first boot without network" "theirs merged with ours, archive in the image" "boot ends, Rancher's script last, node enrolled"
+# From the first line of our part to the first report that the coordinator stored, and what cloud-init took for what it ran of
+# ours and theirs. Told, not judged: the machine is busy with other things.
+first_line=$(bed journalctl -u outrider-install.service -o short-unix --no-pager | awk '/^[0-9]/ { print $1; exit }')
+until_true 60 "a report is stored" stored_report
+took=$(awk -v from="$first_line" -v to="$(stored_report)" 'BEGIN { printf "%.1f s", to - from }')
+ran=$(bed cloud-init analyze blame | awk '/config-(write_files|write-files|runcmd|scripts_user|scripts-user)$/ { gsub(/s$/, "", $1); sum += $1 } END { printf "%.2f s", sum }')
+row "from the start of our part to the first report" "journal, the coordinator's store" "$took; cloud-init's write_files, runcmd and scripts: $ran"
+ok "the first report came $took after our part began; the boot waited $ran for cloud-init's files and commands, theirs and ours"
+bed outrider uninstall --purge >"$work/uninstall.out" 2>&1 || fail "$(cat "$work/uninstall.out")"
+is "uninstall --purge takes what userdata wrote too" "" \
+    "$(bed sh -c 'ls -d /etc/outrider /var/lib/outrider* /usr/bin/outrider* /etc/systemd/system/outrider* 2>/dev/null' | xargs)"
 bed_off
 bed_clean_up() { umount -l "$BED_DIR/root"; umount -l "$BED_DIR"; rmdir "$BED_DIR" 2>/dev/null || true; }
 bed_clean_up
