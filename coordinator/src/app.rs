@@ -9,6 +9,7 @@ use crate::enrol::{EnrolError, Registrar, Sighting};
 use crate::feed::Feed;
 use crate::fleet::saver::SavedNode;
 use crate::fleet::{Clock, Fleet, Node};
+use crate::harvester::Harvester;
 use crate::install::Catalogue;
 use crate::latches::Latches;
 use crate::metrics::Metrics;
@@ -36,6 +37,8 @@ pub(crate) struct App {
     pub(crate) said: Said,
     /// What new machines install.
     pub(crate) install: Catalogue,
+    /// Virtual machines, where a Harvester is read.
+    pub(crate) harvester: Option<Arc<Harvester>>,
     /// URL it is reached at.
     pub(crate) url: String,
     pub(crate) started_at: Timestamp,

@@ -11,6 +11,7 @@ use crate::app::App;
 use crate::feed;
 use crate::fleet::keeper;
 use crate::fleet::saver::STATES;
+use crate::harvester;
 use crate::latches::Latch;
 use crate::store::Expect;
 
@@ -39,6 +40,12 @@ pub(crate) fn spawn(app: &Arc<App>, keep_history: Duration, progress: watch::Sen
     tasks.spawn(probe(app.clone()));
     tasks.spawn(tend(app.clone(), keep_history));
     tasks.spawn(app.registrar.clone().run());
+    if let Some(harvester) = &app.harvester {
+        for resource in harvester::Resource::ALL {
+            tasks.spawn(harvester::read(harvester.clone(), resource));
+        }
+        tasks.spawn(harvester::keep(harvester.clone(), app.fleet.clone(), app.registrar.clone()));
+    }
     tasks.spawn(app.authority.clone().keep_fresh());
     tasks
 }
@@ -52,6 +59,7 @@ pub(crate) async fn finish(app: &App) {
         if let Err(error) = app.fleet.save(&*app.store).await {
             log::error!("some states could not be written and will be asked for again: {error}");
         }
+        save_machines(app).await;
         app.registrar.save_found().await;
     });
     if written.await.is_err() {
@@ -63,10 +71,31 @@ async fn save(app: Arc<App>) {
     loop {
         tokio::time::sleep(SAVE_EVERY).await;
         // A failure is told by the store's latch; what failed waits in memory.
-        if app.fleet.save(&*app.store).await.is_err() {
+        if app.fleet.save(&*app.store).await.is_err() || !save_machines(&app).await {
             tokio::time::sleep(PROBE_EVERY.1).await;
         }
     }
+}
+
+/// Writes the latches of machines; false when some wait again.
+async fn save_machines(app: &App) -> bool {
+    let Some(harvester) = &app.harvester else { return true };
+    let mut is_saved = true;
+    for (name, latches) in harvester.take_unsaved() {
+        let key = format!("{}{name}", harvester::MACHINES);
+        let written = match &latches {
+            Some(latches) => {
+                let document = serde_json::to_vec(latches).unwrap_or_default();
+                app.store.put(&key, document.into(), Expect::Any).await.map(drop)
+            }
+            None => app.store.delete(&key, Expect::Any).await,
+        };
+        if written.is_err() {
+            harvester.put_back(name, latches);
+            is_saved = false;
+        }
+    }
+    is_saved
 }
 
 async fn announce(app: Arc<App>) {

@@ -2,7 +2,8 @@
 //!
 //! The tour: [`start`] makes a [`Coordinator`] of its parts. [`store`] is what must not be lost, [`pki`] and [`enrol`]
 //! say who may speak, `fleet` holds every node in memory and judges, `server` takes connections and `api` answers them,
-//! `feed` tells watchers, `install` holds what new machines install. Reads and alarms come from memory, so that they go on while the store is away.
+//! `feed` tells watchers, `install` holds what new machines install, `harvester` sees the virtual machines that nodes are.
+//! Reads and alarms come from memory, so that they go on while the store is away.
 
 mod api;
 mod app;
@@ -10,6 +11,7 @@ mod background;
 pub mod enrol;
 mod feed;
 mod fleet;
+mod harvester;
 mod install;
 mod latches;
 mod measured;
@@ -23,6 +25,7 @@ mod service;
 pub mod store;
 
 pub use api::{Beat, Listing, Selector, SelectorError, openapi};
+pub use harvester::HarvesterOptions;
 pub use options::{DEFAULT_PORT, INSTALL_DIR, Options, StartError};
 pub use server::{BindError, Limits, Rate};
 pub use service::{Coordinator, ENDPOINT_FILE, OPERATOR_TOKEN_FILE, refuse_lost_database, start, start_on};

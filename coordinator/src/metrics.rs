@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use outrider_protocol::{Condition, ConditionType};
@@ -16,6 +16,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::fleet::Fleet;
+use crate::harvester::Harvester;
 use crate::latches::{Latch, Latches};
 use crate::server::Gate;
 
@@ -50,6 +51,8 @@ pub(crate) struct Metrics {
     pub(crate) transitions: Counter,
     /// Callers of `/v1/watch`.
     pub(crate) watchers: Gauge,
+    /// Set once, after the parts that are counted from the start.
+    harvester: Arc<OnceLock<Arc<Harvester>>>,
 }
 
 fn store_histogram() -> Histogram {
@@ -74,8 +77,25 @@ impl Metrics {
         registry.register("transitions_stored", "Transitions stored, each once", transitions.clone());
         let watchers = Gauge::default();
         registry.register("watchers", "Callers of /v1/watch", watchers.clone());
-        registry.register_collector(Box::new(Present { fleet, gate, latches }));
-        Self { registry, requests, refused, handshakes, store_seconds, store_errors, transitions, watchers }
+        let harvester = Arc::<OnceLock<Arc<Harvester>>>::default();
+        registry.register_collector(Box::new(Present { fleet, gate, latches, harvester: harvester.clone() }));
+        Self {
+            registry,
+            requests,
+            refused,
+            handshakes,
+            store_seconds,
+            store_errors,
+            transitions,
+            watchers,
+            harvester,
+        }
+    }
+
+    /// Has the machines of a Harvester counted too.
+    pub(crate) fn watch_harvester(&self, harvester: Arc<Harvester>) {
+        // It is set once, at the start.
+        let _ = self.harvester.set(harvester);
     }
 
     /// A request was answered.
@@ -122,6 +142,7 @@ struct Present {
     fleet: Arc<Fleet>,
     gate: Arc<Gate>,
     latches: Arc<Latches>,
+    harvester: Arc<OnceLock<Arc<Harvester>>>,
 }
 
 impl fmt::Debug for Present {
@@ -164,6 +185,14 @@ impl Collector for Present {
         let clusters = self.fleet.clusters();
         for cluster in &clusters {
             cluster.each_condition(|c| *conditions.entry(labels_of("cluster", c)).or_default() += 1);
+        }
+        if let Some(harvester) = self.harvester.get() {
+            harvester.each_condition(|about, c| *conditions.entry(labels_of(about, c)).or_default() += 1);
+            let (states, ignored) = harvester.count();
+            let states = states.into_iter().map(|(state, n)| ([("state", state)], n));
+            gauges(&mut encoder, "machines", "Virtual machines that are nodes, or should be", states)?;
+            let help = "Virtual machines of others, which are left alone";
+            gauge(&mut encoder, "machines_ignored", help, ignored)?;
         }
         gauges(&mut encoder, "nodes", "Nodes by readiness", nodes)?;
         gauges(&mut encoder, "conditions", "Conditions in force", conditions)?;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::enrol::EnrolError;
+use crate::harvester::HarvesterOptions;
 use crate::pki::PkiError;
 use crate::server::{BindError, Limits};
 use crate::store::sqlite::OpenError;
@@ -37,6 +38,8 @@ pub struct Options {
     pub begin_anew: bool,
     /// Folder of packages for new machines; one named `install` in the state folder goes before it.
     pub install_dir: PathBuf,
+    /// The Harvester whose virtual machines are read; none is.
+    pub harvester: Option<HarvesterOptions>,
     /// Limits on callers.
     pub limits: Limits,
 }
@@ -54,6 +57,7 @@ impl Default for Options {
             history: days(90),
             begin_anew: false,
             install_dir: PathBuf::from(INSTALL_DIR),
+            harvester: None,
             limits: Limits::default(),
         }
     }

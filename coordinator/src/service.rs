@@ -1,5 +1,6 @@
 //! A running coordinator: opened, started, stopped.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +21,7 @@ use crate::enrol::{EnrolError, Registrar, Settings};
 use crate::feed::Feed;
 use crate::fleet::saver::{CLUSTERS, STATES, SavedNode};
 use crate::fleet::{Clock, Fleet};
+use crate::harvester::{Harvester, MACHINES};
 use crate::install::Catalogue;
 use crate::latches::{Latch, Latches};
 use crate::measured::Measured;
@@ -156,6 +158,13 @@ async fn assemble<S: Store + History>(
     let begun_anew = begun_anew(&*store).await?;
     load(&fleet, &*store, &*history, &registrar).await?;
     latches.clear(Latch::Fleet);
+    let harvester = match options.harvester {
+        Some(harvester) => Some(Harvester::new(harvester, stored_machines(&*store).await?)),
+        None => None,
+    };
+    if let Some(harvester) = &harvester {
+        metrics.watch_harvester(harvester.clone());
+    }
 
     let app = Arc::new(App {
         feed: Arc::new(Feed::default()),
@@ -167,6 +176,7 @@ async fn assemble<S: Store + History>(
         said: Default::default(),
         install: Catalogue::new(vec![options.state_dir.join("install"), options.install_dir]),
         begun_anew,
+        harvester,
         connections: Arc::default(),
         fleet,
         store,
@@ -321,6 +331,17 @@ async fn open_store(state_dir: &Path) -> Result<Arc<SqliteStore>, StartError> {
     let opened = tokio::task::spawn_blocking(move || SqliteStore::open(&folder)).await;
     let opened = opened.map_err(|e| StartError::Interrupted { detail: e.to_string() })??;
     Ok(Arc::new(opened.store))
+}
+
+/// Latches of machines as they were last written, by `namespace/name`.
+async fn stored_machines(store: &dyn Store) -> Result<BTreeMap<Arc<str>, Vec<NodeLatch>>, StartError> {
+    let (entries, _) = list_all(store, MACHINES).await?;
+    let read = |entry: &crate::store::Entry| {
+        let name = entry.key.strip_prefix(MACHINES)?.into();
+        // One that cannot be read is judged anew.
+        Some((name, serde_json::from_slice(&entry.value).ok()?))
+    };
+    Ok(entries.iter().filter_map(read).collect())
 }
 
 /// Reads the fleet as it was when it was last written.

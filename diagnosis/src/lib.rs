@@ -1,7 +1,8 @@
 //! Pure rules: from facts to conditions, for one node and across the nodes of a cluster.
 //!
 //! The tour: [`judge`] turns the facts of one node into a [`Judgement`]; [`latch`] raises and clears what is shown with
-//! hysteresis; [`diagnose`] does both. [`fleet::judge_cluster`] judges what only all members' reports tell together.
+//! hysteresis; [`diagnose`] does both. [`fleet::judge_cluster`] judges what only all members' reports tell together, and
+//! [`machines::judge`] what Harvester says of a virtual machine beside what its node says.
 //! Nothing here touches a clock, a file, a network or a thread: time is an argument and part of the facts, so that an
 //! agent, the coordinator and a person with a captured file get the same answer from the same facts, byte for byte.
 //!
@@ -11,6 +12,7 @@ mod candidate;
 mod finding;
 pub mod fleet;
 mod latch;
+pub mod machines;
 mod rules;
 mod wording;
 

@@ -112,6 +112,9 @@ pub struct CoordinatorView {
     /// Latches that hold readiness back; empty when ready.
     #[serde(default)]
     pub not_ready: Vec<String>,
+    /// What is judged of the sources that it reads itself, such as Harvester's API; none where it is given none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
 }
 
 /// `GET /install/index.json`: what the coordinator has to install on a new machine, of its own version.

@@ -160,6 +160,14 @@ open_enum! {
         ProxySettingsValid = "ProxySettingsValid",
         /// Transitions reach the coordinator.
         ReportsDelivered = "ReportsDelivered",
+        /// The coordinator reads Harvester's virtual machines.
+        HarvesterReadable = "HarvesterReadable",
+        /// The virtual machine runs and is heard as a node.
+        MachineReporting = "MachineReporting",
+        /// It is known which node the virtual machine is.
+        MachineIdentified = "MachineIdentified",
+        /// Harvester reaches the guest agent and shows an address.
+        GuestAgentConnected = "GuestAgentConnected",
     }
 }
 

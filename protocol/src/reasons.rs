@@ -165,6 +165,34 @@ reason_codes! {
         "The guest agent is installed in the next snapshot; a reboot activates it.";
     GuestAgentSetupHeld = "GuestAgentSetupHeld", Warn..=Error, "c5e96e5d464347beb517383367b84f37",
         "The guest agent's set-up may not do what is needed.";
+    HarvesterRead = "HarvesterRead", Ok..=Ok, "a6d9a8ed708d41a198e4f3ea4e63aec3",
+        "Harvester's virtual machines are read.";
+    HarvesterPartlyRead = "HarvesterPartlyRead", Info..=Info, "94b404e0936344c080bcdd155fadc480",
+        "Harvester's virtual machines are read, and the labels of its hosts are not.";
+    MachineReports = "MachineReports", Ok..=Ok, "9105b436f47f44098ccafa8f3f9c252e",
+        "The virtual machine runs and its node reports.";
+    MachineStarting = "MachineStarting", Info..=Warn, "df61dea0d167451985ad0cdbd453ce54",
+        "The virtual machine has started a short while ago, or is being started.";
+    MachineNeverReported = "MachineNeverReported", Warn..=Error, "5eb7e2c30fd942c891813a635acb0cd2",
+        "The virtual machine runs and has never been heard as a node.";
+    MachineStopped = "MachineStopped", Info..=Info, "6ff7882e46b24a4bb2e0660d5f1e3b70",
+        "The virtual machine does not run; what was reported of it is stale.";
+    MachineMatched = "MachineMatched", Ok..=Ok, "6cdbb35cbd8947c886edf7e038c8a94c",
+        "One node is this virtual machine.";
+    MachineAmbiguous = "MachineAmbiguous", Warn..=Error, "18d72e18701448bbad47cbf64e670701",
+        "Several nodes or virtual machines share a mark of identity, so that none of them is matched.";
+    MachineContradicted = "MachineContradicted", Warn..=Warn, "3933a58aa003413b8e23fc83f4742784",
+        "A node and the virtual machine share one mark of identity and differ in another.";
+    GuestAgentConnectedAtHost = "GuestAgentConnectedAtHost", Ok..=Ok, "dd92fb7e460040d5b61e1272e004efb3",
+        "Harvester reaches the guest agent and shows an address.";
+    GuestAgentNotPolled = "GuestAgentNotPolled", Info..=Warn, "1b0ec31e7a484425ac344208385f1fd2",
+        "The guest agent runs, and Harvester has not noticed it yet.";
+    GuestAgentNeverConnected = "GuestAgentNeverConnected", Info..=Error, "923a226fbe934ea493b1cda7ed42bfa7",
+        "The virtual machine runs and its guest agent has not connected.";
+    GuestAgentDisconnected = "GuestAgentDisconnected", Info..=Warn, "9f19d0b682634da19a59ea28c45a7570",
+        "Harvester does not reach the guest agent any more.";
+    GuestAgentNoAddress = "GuestAgentNoAddress", Info..=Error, "49b7ceb3784f4ca8aa47e756f4d7f23c",
+        "Harvester reaches the guest agent and shows no address that can be used.";
     EtcdMemberAnswers = "EtcdMemberAnswers", Ok..=Ok, "41a555ffcff0582181eab6a89dd6e315",
         "The local etcd member answers a linearizable read.";
     EtcdMemberIsLearner = "EtcdMemberIsLearner", Info..=Info, "ff465b64f33759fa9329c7c588018a6c",

@@ -28,6 +28,7 @@ pub fn documents() -> Vec<NamedSchema> {
         of::<crate::NodeView>("Node"),
         of::<crate::List<crate::NodeView>>("NodeList"),
         of::<crate::ClusterView>("Cluster"),
+        of::<crate::MachineView>("Machine"),
         of::<crate::CoordinatorView>("Coordinator"),
         of::<crate::InstallIndex>("InstallIndex"),
         of::<crate::Fleet>("Fleet"),

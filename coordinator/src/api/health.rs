@@ -69,5 +69,6 @@ pub(crate) fn view(app: &App) -> CoordinatorView {
         ca_checksum: app.authority.pin().to_string(),
         started_at: app.started_at,
         not_ready: app.latches.held(),
+        conditions: app.harvester.as_ref().map(|harvester| harvester.conditions()).unwrap_or_default(),
     }
 }

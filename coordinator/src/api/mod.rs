@@ -13,6 +13,7 @@ mod health;
 mod heartbeat;
 mod install;
 mod labels;
+mod machines;
 mod nodes;
 mod openapi;
 mod operators;
@@ -82,6 +83,7 @@ fn handler(route: Route) -> MethodRouter<Arc<App>> {
         Route::PatchNodeLabels => patch(labels::change),
         Route::ListClusters => get(nodes::clusters),
         Route::GetCluster => get(nodes::cluster),
+        Route::ListMachines => get(machines::list),
         Route::ListEvents => get(events::list),
         Route::ListTokens => get(operators::tokens),
         Route::CreateToken => post(operators::create_token),

@@ -99,7 +99,7 @@ pub(super) async fn list(State(app): State<Arc<App>>, uri: Uri) -> Answer<Json<L
     Ok(Json(List { meta: TypeMeta::new("NodeList"), revision, continue_token, items }))
 }
 
-fn decode_continue(token: &str) -> Answer<String> {
+pub(super) fn decode_continue(token: &str) -> Answer<String> {
     let bytes = URL_SAFE_NO_PAD.decode(token).ok();
     bytes.and_then(|b| String::from_utf8(b).ok()).ok_or_else(|| {
         Failure::bad_request(

@@ -3,8 +3,8 @@
 use http::header;
 use outrider_protocol::{
     ApiError, ClusterView, CoordinatorView, EnrollRequest, EnrollResponse, EventView, Heartbeat,
-    InstallIndex, List, NodeConfig, NodeLabels, NodeReport, NodeView, Peers, RenewRequest, ReportAck,
-    RootView, TokenRequest, TokenView,
+    InstallIndex, List, MachineView, NodeConfig, NodeLabels, NodeReport, NodeView, Peers, RenewRequest,
+    ReportAck, RootView, TokenRequest, TokenView,
 };
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -127,6 +127,7 @@ fn schema(name: &str, schemas: &mut SchemaGenerator) -> Option<Schema> {
         "NodeList" => reference::<List<NodeView>>,
         "ClusterView" => reference::<ClusterView>,
         "ClusterList" => reference::<List<ClusterView>>,
+        "MachineList" => reference::<List<MachineView>>,
         "EventList" => reference::<List<EventView>>,
         "TokenView" => reference::<TokenView>,
         "TokenList" => reference::<List<TokenView>>,

@@ -151,6 +151,10 @@ endpoints! {
     ListClusters = GET "/v1/clusters", Operator, [], Empty => [(200, Json("ClusterList"), "Every cluster.")];
     /// One cluster.
     GetCluster = GET "/v1/clusters/{name}", Operator, [], Empty => [(200, Json("ClusterView"), "The cluster.")];
+    /// Virtual machines of Harvester that are nodes, or should be, by namespace and name.
+    ListMachines = GET "/v1/machines", Operator, [LIMIT, CONTINUE], Empty => [
+        (200, Json("MachineList"), "A page of machines, as they were last read.")
+    ];
     /// Transitions of all nodes and clusters.
     ListEvents = GET "/v1/events", Operator, [AFTER, LIMIT], Empty => [
         (200, Json("EventList"), "Events, oldest first.")

@@ -100,6 +100,28 @@ struct ServeArgs {
     /// Folder of packages for new machines, served below /install/; `install` in the state folder goes before it.
     #[arg(long, value_name = "DIR", env = "OUTRIDER_INSTALL", default_value = outrider_coordinator::INSTALL_DIR)]
     install_dir: PathBuf,
+    /// Kubeconfig of the Harvester cluster whose virtual machines the nodes are; it is only read.
+    #[arg(long, value_name = "FILE", env = "OUTRIDER_HARVESTER_KUBECONFIG")]
+    harvester_kubeconfig: Option<PathBuf>,
+    /// Namespace of Harvester to read; may be given more than once [default: that of the kubeconfig's context, or every one].
+    #[arg(
+        long = "harvester-namespace",
+        value_name = "NAMESPACE",
+        env = "OUTRIDER_HARVESTER_NAMESPACES",
+        value_delimiter = ',',
+        requires = "harvester_kubeconfig"
+    )]
+    harvester_namespaces: Vec<String>,
+    /// Guest cluster whose machines are expected as nodes, by Rancher's name, besides those of nodes and tokens; may be given
+    /// more than once.
+    #[arg(
+        long = "harvester-cluster",
+        value_name = "NAME",
+        env = "OUTRIDER_HARVESTER_CLUSTERS",
+        value_delimiter = ',',
+        requires = "harvester_kubeconfig"
+    )]
+    harvester_clusters: Vec<String>,
     /// Most connections at once [default: as many as files may be open, less a reserve].
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     max_connections: usize,

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use outrider_coordinator::{Coordinator, DEFAULT_PORT, Limits, Options, start};
+use outrider_coordinator::{Coordinator, DEFAULT_PORT, HarvesterOptions, Limits, Options, start};
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -30,6 +30,11 @@ pub(super) async fn run(args: ServeArgs, state_dir: PathBuf) -> anyhow::Result<(
         history: args.history,
         begin_anew: args.begin_anew,
         install_dir: args.install_dir,
+        harvester: args.harvester_kubeconfig.map(|kubeconfig| HarvesterOptions {
+            kubeconfig,
+            namespaces: args.harvester_namespaces,
+            clusters: args.harvester_clusters,
+        }),
         limits: Limits { connections: args.max_connections, ..Limits::default() },
     };
     let coordinator = start(options).await?;

@@ -246,6 +246,7 @@ impl From<&VirtualMachineInstance> for Instance {
             host: status.node_name.as_str().into(),
             agent: status.agent(),
             nics,
+            first_address: status.interfaces.first().map_or("", |first| &first.ip_address).into(),
             system_uuid: spec.uuid(),
             guest_host_name: Box::default(),
             region: annotation("topology.kubernetes.io/region"),

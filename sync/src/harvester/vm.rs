@@ -50,6 +50,9 @@ pub struct Instance {
     pub agent: AgentConnected,
     /// Its network cards, as specified and as seen from outside; interfaces that only the guest made are left out.
     pub nics: Vec<Nic>,
+    /// Address of the first interface in its status, whatever that is: the only one at which Rancher's node driver looks,
+    /// and it takes no other than IPv4.
+    pub first_address: Box<str>,
     /// System UUID, lower case.
     pub system_uuid: Box<str>,
     /// Host name as the guest agent reports it. `status.guestOSInfo` has none: it comes from the subresource

@@ -1,0 +1,275 @@
+//! What was read of Harvester, and what must be remembered beyond it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use outrider_diagnosis::machines::{Source, SourceState};
+use outrider_protocol::{Latch, Timestamp};
+use outrider_sync::harvester::{AgentConnected, Instance, Mark, Metadata, Vm, VmMarks};
+
+use super::failure::Failure;
+use super::reading::{Item, Resource};
+use super::{Harvester, now};
+
+/// Keys of topology labels, the standard one first: it wins where both are set (`facts/harvester-topology.md`, C9).
+const REGION: [&str; 2] = ["topology.kubernetes.io/region", "topology.harvesterhci.io/region"];
+const ZONE: [&str; 2] = ["topology.kubernetes.io/zone", "topology.harvesterhci.io/zone"];
+
+/// A host, by its labels.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Host {
+    name: Box<str>,
+    pub(super) region: Box<str>,
+    pub(super) zone: Box<str>,
+}
+
+impl Host {
+    pub(super) fn of(metadata: &Metadata) -> Self {
+        let first = |keys: [&str; 2]| {
+            let value = keys.into_iter().find_map(|key| metadata.labels.get(key).filter(|v| !v.is_empty()));
+            value.map_or("", String::as_str).into()
+        };
+        Self { name: metadata.name.as_str().into(), region: first(REGION), zone: first(ZONE) }
+    }
+}
+
+/// Both objects of one VM.
+#[derive(Default)]
+pub(super) struct Entry {
+    vm: Option<Vm>,
+    running: Option<Vm>,
+    pub(super) memory: Memory,
+}
+
+/// What outlives a flap of what Harvester says.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Memory {
+    /// The instance it is of, by the time it was made.
+    of: Option<Timestamp>,
+    pub(super) watched_since: Timestamp,
+    pub(super) agent_seen: Option<Timestamp>,
+    pub(super) addresses: Vec<Box<str>>,
+    pub(super) addresses_at: Option<Timestamp>,
+}
+
+impl Entry {
+    fn any(&self) -> Option<&Vm> {
+        self.vm.as_ref().or(self.running.as_ref())
+    }
+
+    /// Guest cluster that it is labelled with.
+    pub(super) fn cluster(&self) -> &str {
+        self.any().map_or("", |vm| &vm.cluster)
+    }
+
+    /// Whether Rancher's node driver made it.
+    pub(super) fn is_by_node_driver(&self) -> bool {
+        self.any().is_some_and(|vm| vm.by_node_driver)
+    }
+
+    /// Marks of both objects together.
+    pub(super) fn marks(&self) -> VmMarks<'_> {
+        let mut marks = self.any().map(Vm::marks).unwrap_or_default();
+        if let (Some(_), Some(running)) = (&self.vm, &self.running) {
+            let running = running.marks();
+            marks.macs.extend(running.macs);
+            marks.guest_host_name = running.guest_host_name;
+            if !running.system_uuid.is_empty() {
+                marks.system_uuid = running.system_uuid;
+            }
+        }
+        marks
+    }
+
+    /// Both objects as one machine.
+    pub(super) fn joined(&self) -> Option<Vm> {
+        let mut vm = self.any()?.clone();
+        vm.instance = self.running.as_ref().and_then(|running| running.instance.clone());
+        Some(vm)
+    }
+
+    /// Takes note of what must be remembered.
+    pub(super) fn note(&mut self, at: Timestamp) {
+        let Some(instance) = self.running.as_ref().and_then(|vm| vm.instance.as_deref()) else { return };
+        let memory = &mut self.memory;
+        if memory.of != instance.created_at || memory.watched_since == Timestamp::default() {
+            *memory = Memory { of: instance.created_at, watched_since: at, ..Memory::default() };
+        }
+        if matches!(instance.agent, AgentConnected::True(_)) {
+            memory.agent_seen = Some(at);
+        }
+        let addresses: Vec<&str> = instance.addresses().collect();
+        if !addresses.is_empty() {
+            if !memory.addresses.iter().map(|a| &**a).eq(addresses.iter().copied()) {
+                memory.addresses = addresses.into_iter().map(Box::from).collect();
+            }
+            memory.addresses_at = Some(at);
+        }
+    }
+
+    pub(super) fn instance(&self) -> Option<&Instance> {
+        self.running.as_ref()?.instance.as_deref()
+    }
+}
+
+/// How reading one resource goes.
+#[derive(Default)]
+struct Progress {
+    /// When a list was last complete.
+    last_read: Option<Timestamp>,
+    /// The watch after it stands.
+    is_current: bool,
+    failing: Option<(Failure, Timestamp)>,
+}
+
+/// A machine of this fleet, as it was judged last.
+pub(super) struct Machine {
+    /// The node it is.
+    pub(super) node: Option<(Arc<str>, Mark)>,
+    pub(super) latches: Vec<Latch>,
+}
+
+/// All that was read.
+#[derive(Default)]
+pub(super) struct Inventory {
+    pub(super) server: String,
+    pub(super) machines: BTreeMap<Arc<str>, Entry>,
+    pub(super) hosts: HashMap<Box<str>, Host>,
+    progress: HashMap<u8, Progress>,
+}
+
+impl Inventory {
+    fn progress(&mut self, resource: Resource) -> &mut Progress {
+        self.progress.entry(resource as u8).or_default()
+    }
+
+    fn entry(&mut self, key: &str) -> &mut Entry {
+        self.machines.entry(key.into()).or_default()
+    }
+
+    fn put(&mut self, item: Item) {
+        match item {
+            Item::Vm(vm) => {
+                let key = key_of(&vm);
+                self.entry(&key).vm = Some(vm);
+            }
+            Item::Instance(vm) => {
+                let key = key_of(&vm);
+                self.entry(&key).running = Some(vm);
+            }
+            Item::Host(host) => {
+                self.hosts.insert(host.name.clone(), host);
+            }
+        }
+    }
+
+    /// How reading goes, a source a resource.
+    pub(super) fn sources(&self) -> Vec<Source> {
+        Resource::ALL.into_iter().map(|resource| self.source(resource)).collect()
+    }
+
+    fn source(&self, resource: Resource) -> Source {
+        let count = || match resource {
+            Resource::Vms => self.machines.values().filter(|entry| entry.vm.is_some()).count(),
+            Resource::Instances => self.machines.values().filter(|entry| entry.running.is_some()).count(),
+            Resource::Hosts => self.hosts.len(),
+        };
+        let state = match self.progress.get(&(resource as u8)) {
+            Some(Progress { failing: Some((failure, since)), last_read, .. }) => SourceState::Failed {
+                cause: failure.cause.clone(),
+                detail: failure.detail.clone(),
+                since: *since,
+                last_read: *last_read,
+            },
+            Some(Progress { is_current: true, .. }) => SourceState::Read(count()),
+            _ => SourceState::NotYetRead,
+        };
+        Source { resource: resource.name().to_owned(), is_optional: resource.is_optional(), state }
+    }
+
+    /// Whether machines were read, once, as a whole.
+    pub(super) fn was_read(&self) -> bool {
+        [Resource::Vms, Resource::Instances]
+            .iter()
+            .all(|resource| self.progress.get(&(*resource as u8)).is_some_and(|p| p.last_read.is_some()))
+    }
+
+    /// Whether what is known of machines is up to date.
+    pub(super) fn is_current(&self) -> bool {
+        [Resource::Vms, Resource::Instances].iter().all(|resource| {
+            self.progress.get(&(*resource as u8)).is_some_and(|p| p.is_current && p.failing.is_none())
+        })
+    }
+}
+
+/// `namespace/name`.
+fn key_of(vm: &Vm) -> String {
+    format!("{}/{}", vm.namespace, vm.name)
+}
+
+impl Harvester {
+    /// All there is of a resource now; what is not among it is gone.
+    pub(super) fn replace(&self, resource: Resource, server: &str, items: Vec<Item>) {
+        let mut inventory = self.inventory();
+        if inventory.server != server {
+            server.clone_into(&mut inventory.server);
+        }
+        match resource {
+            Resource::Vms => inventory.machines.values_mut().for_each(|entry| entry.vm = None),
+            Resource::Instances => inventory.machines.values_mut().for_each(|entry| entry.running = None),
+            Resource::Hosts => inventory.hosts.clear(),
+        }
+        items.into_iter().for_each(|item| inventory.put(item));
+        inventory.machines.retain(|_, entry| entry.any().is_some());
+        inventory.progress(resource).last_read = Some(now());
+    }
+
+    /// The watch of a resource stands.
+    pub(super) fn alive(&self, resource: Resource) {
+        let mut inventory = self.inventory();
+        let progress = inventory.progress(resource);
+        progress.is_current = true;
+        progress.last_read = Some(now());
+        if progress.failing.take().is_some() {
+            log::info!("{} are read again", resource.name());
+        }
+        drop(inventory);
+        self.bell.notify_one();
+    }
+
+    /// Reading a resource failed; what was read stays.
+    pub(super) fn failed(&self, resource: Resource, failure: Failure) {
+        let mut inventory = self.inventory();
+        let progress = inventory.progress(resource);
+        let since = progress.failing.as_ref().map_or_else(now, |(_, since)| *since);
+        if progress.failing.as_ref().is_none_or(|(before, _)| before.cause != failure.cause) {
+            log::warn!("{} cannot be read: {}", resource.name(), failure.detail);
+        }
+        if progress.is_current {
+            progress.last_read = Some(now());
+        }
+        progress.is_current = false;
+        progress.failing = Some((failure, since));
+        drop(inventory);
+        self.bell.notify_one();
+    }
+
+    pub(super) fn apply(&self, item: Item) {
+        self.inventory().put(item);
+        self.bell.notify_one();
+    }
+
+    pub(super) fn remove(&self, item: Item) {
+        let mut inventory = self.inventory();
+        match item {
+            Item::Vm(vm) => inventory.entry(&key_of(&vm)).vm = None,
+            Item::Instance(vm) => inventory.entry(&key_of(&vm)).running = None,
+            Item::Host(host) => {
+                inventory.hosts.remove(&host.name);
+            }
+        }
+        inventory.machines.retain(|_, entry| entry.any().is_some());
+        drop(inventory);
+        self.bell.notify_one();
+    }
+}

@@ -1,0 +1,256 @@
+//! The loop that judges machines: soon after something was read, and every few seconds for what nodes and time change.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use outrider_diagnosis::machines::{self, Node as NodeSide, Standing};
+use outrider_diagnosis::{Judgement, latch};
+use outrider_protocol::{Condition, ConditionType, Latch, Status, Timestamp, Transition};
+use outrider_sync::harvester::{Identified, NodeMarks, VmMarks, identify};
+
+use super::inventory::{Entry, Machine};
+use super::{Harvester, Judged};
+use crate::enrol::{Enrolment, Registrar};
+use crate::fleet::{Fleet, Node};
+use crate::store::Origin;
+
+/// Time between two judgements of which nothing that was read is the cause.
+const TURN: Duration = Duration::from_secs(3);
+/// What is read within this time is judged together.
+const COALESCE: Duration = Duration::from_millis(300);
+/// Turns between two looks at which clusters tokens are for.
+const TURNS_PER_TOKENS: u32 = 10;
+
+/// Judges until it is dropped.
+pub(crate) async fn keep(harvester: Arc<Harvester>, fleet: Arc<Fleet>, registrar: Arc<Registrar>) {
+    let mut of_tokens = BTreeSet::new();
+    let mut turns = 0_u32;
+    loop {
+        if turns.is_multiple_of(TURNS_PER_TOKENS)
+            && let Ok(tokens) = registrar.tokens().await
+        {
+            // A cluster of which no node has enrolled yet is known by its token alone.
+            let living = tokens.into_iter().filter(|token| !token.revoked && !token.cluster.is_empty());
+            of_tokens = living.map(|token| token.cluster).collect();
+        }
+        turns = turns.wrapping_add(1);
+        harvester.judge(&fleet, &of_tokens);
+        tokio::select! {
+            () = tokio::time::sleep(TURN) => {}
+            () = harvester.bell.notified() => tokio::time::sleep(COALESCE).await,
+        }
+    }
+}
+
+/// A node as it is compared and shown beside a machine. Copied out: no lock of a node is held while machines are judged.
+struct Known {
+    name: Arc<str>,
+    cluster: String,
+    macs: Vec<String>,
+    system_uuid: String,
+    is_pending: bool,
+    last_seen: Option<Timestamp>,
+    heard: Status,
+    guest_agent: Option<Condition>,
+}
+
+impl Known {
+    /// `None` of a node that is nobody any more.
+    fn of(fleet: &Fleet, node: &Node) -> Option<Self> {
+        let last_seen = node.hearing(fleet.clock.elapsed(), fleet.clock.now(), Duration::ZERO).last_seen;
+        let inner = node.inner();
+        let is_pending = match inner.record.enrolment {
+            Enrolment::Approved => false,
+            Enrolment::Pending => true,
+            Enrolment::Revoked | Enrolment::Superseded => return None,
+        };
+        let state = inner.state();
+        let identity = state.map_or(&inner.record.identity, |state| &state.identity);
+        let own = |c: &&Condition| c.condition_type == ConditionType::GuestAgentReady && c.subject.is_empty();
+        let guest_agent = state.and_then(|state| state.conditions.iter().find(own)).cloned();
+        Some(Self {
+            name: inner.record.name.as_str().into(),
+            cluster: inner.cluster().to_owned(),
+            macs: identity.macs.clone(),
+            system_uuid: identity.system_uuid.clone(),
+            is_pending,
+            last_seen: inner.report.is_some().then_some(last_seen).flatten(),
+            heard: inner.heard(),
+            // What a silent node said last is stale.
+            guest_agent: guest_agent.filter(|_| inner.heard() == Status::True),
+        })
+    }
+
+    fn marks(&self) -> NodeMarks<'_> {
+        NodeMarks {
+            name: &self.name,
+            host_name: "",
+            cluster: &self.cluster,
+            macs: &self.macs,
+            system_uuid: &self.system_uuid,
+        }
+    }
+
+    fn side(&self) -> NodeSide<'_> {
+        NodeSide {
+            name: &self.name,
+            is_pending: self.is_pending,
+            last_seen: self.last_seen,
+            heard: self.heard,
+            guest_agent: self.guest_agent.as_ref(),
+        }
+    }
+}
+
+impl Harvester {
+    /// Judges the API and, while it is read, every machine of the fleet.
+    fn judge(&self, fleet: &Fleet, of_tokens: &BTreeSet<String>) {
+        let now = fleet.clock.now();
+        self.judge_source(fleet, now);
+        let nodes: Vec<Known> = fleet.nodes().iter().filter_map(|node| Known::of(fleet, node)).collect();
+        let mut clusters = of_tokens.clone();
+        clusters.extend(self.clusters.iter().cloned());
+        clusters.extend(nodes.iter().map(|node| node.cluster.clone()).filter(|name| !name.is_empty()));
+        let mut inventory = self.inventory();
+        if !inventory.is_current() {
+            // What was read last stays in sight; nothing new is concluded from it.
+            return;
+        }
+        // A VM of another cluster is left alone without a word (`facts/harvester-topology.md`, C3).
+        let concerns = |entry: &Entry| entry.cluster().is_empty() || clusters.contains(entry.cluster());
+        let mut candidates: Vec<(&Arc<str>, &mut Entry)> =
+            inventory.machines.iter_mut().filter(|(_, entry)| concerns(entry)).collect();
+        candidates.iter_mut().for_each(|(_, entry)| entry.note(now));
+        let candidates: Vec<(&Arc<str>, &Entry)> =
+            candidates.iter().map(|(key, entry)| (*key, &**entry)).collect();
+        let marks: Vec<VmMarks<'_>> = candidates.iter().map(|(_, entry)| entry.marks()).collect();
+        let node_marks: Vec<NodeMarks<'_>> = nodes.iter().map(Known::marks).collect();
+        let identified = identify(&marks, &node_marks);
+
+        let mut judged = self.judged();
+        let mut machines = BTreeMap::new();
+        for ((key, entry), identified) in candidates.iter().zip(&identified) {
+            let is_expected = entry.is_by_node_driver() && clusters.contains(entry.cluster());
+            if !is_expected && *identified == Identified::Nobody {
+                continue;
+            }
+            let standing = standing(identified, &nodes, &candidates);
+            let machine = judged.judge_machine(key, entry, standing, fleet, now);
+            machines.insert((*key).clone(), machine);
+        }
+        judged.ignored = inventory.machines.len().saturating_sub(machines.len());
+        judged.settle(machines, fleet, now);
+    }
+
+    fn judge_source(&self, fleet: &Fleet, now: Timestamp) {
+        let finding = {
+            let inventory = self.inventory();
+            let server = if inventory.server.is_empty() { "Harvester" } else { inventory.server.as_str() };
+            machines::judge_source(server, &inventory.sources(), now)
+        };
+        let judgement = Judgement { findings: vec![finding], ..Judgement::default() };
+        let mut judged = self.judged();
+        let latched = latch(&judged.source, &judgement, now);
+        judged.source = latched.latches;
+        drop(judged);
+        for transition in latched.transitions {
+            let name = "harvester".to_owned();
+            fleet.announcements.add(Origin { uid: "coordinator/harvester".to_owned(), name }, transition);
+        }
+    }
+}
+
+/// What was identified, in the words of the rules.
+fn standing<'a>(
+    identified: &Identified,
+    nodes: &'a [Known],
+    candidates: &[(&'a Arc<str>, &'a Entry)],
+) -> Standing<'a> {
+    let name = |node: &usize| nodes.get(*node).map_or("", |node| &*node.name);
+    match identified {
+        Identified::Nobody => Standing::Nobody,
+        Identified::Is { node, by } => {
+            nodes.get(*node).map_or(Standing::Nobody, |node| Standing::Is(node.side(), *by))
+        }
+        Identified::SeveralNodes { nodes: several, by } => {
+            Standing::Several { by: *by, names: several.iter().map(name).collect(), are_vms: false }
+        }
+        Identified::SeveralVms { vms, by, .. } => {
+            let names = vms.iter().filter_map(|vm| candidates.get(*vm)).map(|(key, _)| &***key).collect();
+            Standing::Several { by: *by, names, are_vms: true }
+        }
+        Identified::Contradicted { node, by, against } => {
+            Standing::Contradicted { node: name(node), by: *by, against: *against }
+        }
+    }
+}
+
+impl Judged {
+    fn judge_machine(
+        &mut self,
+        key: &Arc<str>,
+        entry: &Entry,
+        node: Standing<'_>,
+        fleet: &Fleet,
+        now: Timestamp,
+    ) -> Arc<Machine> {
+        let known = self.machines.get(key).map(|machine| machine.latches.as_slice());
+        let before: &[Latch] = known.or_else(|| self.stored.get(key).map(Vec::as_slice)).unwrap_or_default();
+        let vm = entry.joined().unwrap_or_default();
+        let memory = &entry.memory;
+        let shown = memory.addresses_at.map(|at| (memory.addresses.as_slice(), at));
+        let is = match &node {
+            Standing::Is(node, by) => Some((node.name.into(), *by)),
+            _ => None,
+        };
+        let machine = machines::Machine {
+            vm: &vm,
+            node,
+            watched_since: memory.watched_since,
+            agent_seen: memory.agent_seen,
+            last_addresses: shown,
+        };
+        let latched = latch(before, &machines::judge(&machine, now), now);
+        if !latched.transitions.is_empty() {
+            self.unsaved.insert(key.clone(), Some(latched.latches.clone()));
+        }
+        for transition in latched.transitions {
+            announce(fleet, key, transition);
+        }
+        Arc::new(Machine { node: is, latches: latched.latches })
+    }
+
+    /// Takes over the machines there are now; those that are gone are told.
+    fn settle(&mut self, machines: BTreeMap<Arc<str>, Arc<Machine>>, fleet: &Fleet, now: Timestamp) {
+        let before = std::mem::replace(&mut self.machines, machines);
+        // Of an earlier run, whatever is not there any more is gone as well.
+        let stored = std::mem::take(&mut self.stored);
+        let known = before.into_iter().map(|(key, machine)| (key, machine.latches.clone()));
+        for (key, latches) in
+            known.chain(stored).filter(|(key, _)| !self.machines.contains_key(key)).collect::<Vec<_>>()
+        {
+            self.unsaved.insert(key.clone(), None);
+            let reporting =
+                latches.into_iter().find(|l| l.condition.condition_type == ConditionType::MachineReporting);
+            if let Some(latch) = reporting {
+                let previous_status = Some(latch.condition.status);
+                let previous_reason = Some(latch.condition.reason.clone());
+                let condition = latch.condition;
+                let gone = Transition {
+                    at: now,
+                    condition,
+                    previous_status,
+                    previous_reason,
+                    removed: true,
+                    merged: 0,
+                };
+                announce(fleet, &key, gone);
+            }
+        }
+    }
+}
+
+fn announce(fleet: &Fleet, key: &str, transition: Transition) {
+    fleet.announcements.add(Origin { uid: format!("machine/{key}"), name: key.to_owned() }, transition);
+}

@@ -1,0 +1,128 @@
+//! `HarvesterReadable`: whether virtual machines can be read at all. One condition says so, instead of one a machine that
+//! is not there.
+
+use std::time::Duration;
+
+use outrider_protocol::{ConditionType, ReasonCode as R, Severity, Status, Timestamp, UnknownCause};
+
+use crate::finding::Finding;
+use crate::wording::{Count, Span, names};
+
+const TYPE: ConditionType = ConditionType::HarvesterReadable;
+/// One that has not been readable for so long is no restart any more.
+const LASTS: Duration = Duration::from_secs(600);
+
+/// One kind of object that is read.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// Resource with its group, such as `virtualmachines.kubevirt.io`.
+    pub resource: String,
+    /// Whether machines can be judged without it.
+    pub is_optional: bool,
+    /// How reading it goes.
+    pub state: SourceState,
+}
+
+/// How reading goes.
+#[derive(Clone, Debug)]
+pub enum SourceState {
+    /// Not tried to its end yet.
+    NotYetRead,
+    /// Up to date: so many objects.
+    Read(usize),
+    /// It failed.
+    Failed {
+        /// The kind of failure.
+        cause: UnknownCause,
+        /// The failure in words: verb, resource, server, and what came back.
+        detail: String,
+        /// Since when.
+        since: Timestamp,
+        /// When it was last up to date; what is shown is as old as that.
+        last_read: Option<Timestamp>,
+    },
+}
+
+/// The condition over all `sources` of the server `server`.
+pub fn judge_source(server: &str, sources: &[Source], now: Timestamp) -> Finding {
+    let needed = || sources.iter().filter(|source| !source.is_optional);
+    let failed = needed().find_map(|source| match &source.state {
+        SourceState::Failed { cause, detail, since, last_read } => Some((cause, detail, *since, *last_read)),
+        _ => None,
+    });
+    if let Some((cause, detail, since, last_read)) = failed {
+        let age = match last_read {
+            Some(at) => format!("what is shown of machines is {} old", Span(now.since(at))),
+            None => "no machine has been read yet, which does not mean that there is none".to_owned(),
+        };
+        let message = format!("Not readable for {}: {detail}; {age}.", Span(now.since(since)));
+        return Finding::unknown(TYPE, cause, Severity::Warn, now, message)
+            .advice(advice(cause))
+            .waits(Duration::ZERO, Duration::ZERO)
+            .escalates(LASTS, Severity::Error);
+    }
+    if needed().any(|source| matches!(source.state, SourceState::NotYetRead)) {
+        let message = format!("{server} has not been read to its end yet.");
+        return Finding::unknown(TYPE, &UnknownCause::NotYetRead, Severity::Info, now, message)
+            .waits(Duration::ZERO, Duration::ZERO);
+    }
+    let counts = names(sources.iter().filter_map(count), sources.len());
+    let missing = sources.iter().find_map(|source| match &source.state {
+        SourceState::Failed { detail, .. } => Some((&source.resource, detail)),
+        _ => None,
+    });
+    match missing {
+        Some((resource, detail)) => {
+            let message = format!(
+                "{server} is read and up to date: {counts}. {resource} are not ({detail}), so that region and zone of \
+                 hosts are known from the machines' annotations alone."
+            );
+            Finding::new(TYPE, Status::True, Severity::Info, R::HarvesterPartlyRead, now, message).advice(
+                "Give the coordinator's role get, list and watch on nodes, if host labels are wanted.",
+            )
+        }
+        None => {
+            let message = format!("{server} is read and up to date: {counts}.");
+            Finding::new(TYPE, Status::True, Severity::Ok, R::HarvesterRead, now, message)
+        }
+    }
+}
+
+fn count(source: &Source) -> Option<String> {
+    match source.state {
+        SourceState::Read(n) => Some(format!("{n} {}", source.resource)),
+        _ => None,
+    }
+}
+
+fn advice(cause: &UnknownCause) -> &'static str {
+    match cause {
+        UnknownCause::Unauthenticated => {
+            "The token or certificate in the kubeconfig is not accepted: it was revoked, has ended, or is of another Harvester. \
+             Put a new kubeconfig in its place; it is read again by itself."
+        }
+        UnknownCause::Forbidden => {
+            "Give the account in the kubeconfig the role of /usr/share/outrider/kubernetes/harvester-reader.yaml (get, list and \
+             watch, nothing else), bound in every namespace that is read. It is tried again by itself."
+        }
+        UnknownCause::Unsupported => {
+            "The server does not know virtual machines: the kubeconfig must be of the Harvester cluster, not of a guest cluster or \
+             of Rancher."
+        }
+        UnknownCause::InvalidInput | UnknownCause::IoError | UnknownCause::PermissionDenied => {
+            "Correct the file that --harvester-kubeconfig names; it is read again by itself."
+        }
+        cause => crate::finding::advice_for_cause(cause),
+    }
+}
+
+/// How many of the sources are up to date, in words.
+impl std::fmt::Display for SourceState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            SourceState::NotYetRead => f.write_str("not read yet"),
+            SourceState::Read(n) => write!(f, "{}", Count(*n, "object")),
+            SourceState::Failed { detail, .. } => f.write_str(detail),
+        }
+    }
+}
