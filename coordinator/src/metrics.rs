@@ -187,7 +187,7 @@ impl Collector for Present {
             cluster.each_condition(|c| *conditions.entry(labels_of("cluster", c)).or_default() += 1);
         }
         if let Some(harvester) = self.harvester.get() {
-            harvester.each_condition(|about, c| *conditions.entry(labels_of(about, c)).or_default() += 1);
+            harvester.each_condition(|scope, c| *conditions.entry(labels_of(scope, c)).or_default() += 1);
             let (states, ignored) = harvester.count();
             let states = states.into_iter().map(|(state, n)| ([("state", state)], n));
             gauges(&mut encoder, "machines", "Virtual machines that are nodes, or should be", states)?;

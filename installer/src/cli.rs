@@ -395,6 +395,9 @@ pub(crate) enum Kind {
     /// Conditions of nodes and clusters
     #[value(alias = "condition")]
     Conditions,
+    /// Virtual machines of Harvester, and which node each is
+    #[value(alias = "machine", alias = "vms")]
+    Machines,
 }
 
 /// What `describe` shows.

@@ -46,6 +46,7 @@ const KINDS: &[(&str, RoundTrip)] = &[
     ("Node", round_trip::<p::NodeView>),
     ("NodeList", round_trip::<p::List<p::NodeView>>),
     ("Cluster", round_trip::<p::ClusterView>),
+    ("Machine", round_trip::<p::MachineView>),
     ("Coordinator", round_trip::<p::CoordinatorView>),
     ("Fleet", round_trip::<p::Fleet>),
     ("Token", round_trip::<p::TokenView>),

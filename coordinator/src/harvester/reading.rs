@@ -158,7 +158,14 @@ async fn read_as<T: Kept>(harvester: &Harvester, resource: Resource) {
             Ok(client) => follow_all::<T>(harvester, &client, resource, &mut pause).await,
             Err(failure) => failure,
         };
-        if !failure.is_gone {
+        if failure.is_gone {
+            log::info!(
+                "{}: the version to go on from is gone, it is listed anew: {}",
+                resource.name(),
+                failure.detail
+            );
+            tokio::time::sleep(BACKOFF.0).await;
+        } else {
             harvester.failed(resource, failure);
             // Jittered, so that many coordinators do not come back at once.
             let part = rand::rng().random_range(0.5..1.0);

@@ -59,8 +59,11 @@ impl Wait {
     fn of(machine: &Machine<'_>, instance: &Instance, now: Timestamp) -> Self {
         let began = machine.running_since(instance);
         let first = machine.vm.created_at.is_some_and(|made| began.since(made) <= FIRST_START);
-        let is_ipv4 = instance.first_address.parse::<std::net::Ipv4Addr>().is_ok();
-        if !machine.vm.by_node_driver || !first || is_ipv4 || machine.last_addresses.is_some() {
+        if !machine.vm.by_node_driver
+            || !first
+            || instance.satisfies_driver()
+            || machine.last_addresses.is_some()
+        {
             return Wait::No;
         }
         let waited = now.since(began);
@@ -117,7 +120,8 @@ fn connected(
             Span(now.since(at)),
             names(last.iter().map(|a| &**a), 3)
         );
-        return new(Status::True, Severity::Info, R::GuestAgentNoAddress, now, message).waits(FLAP_SHOWN, Duration::ZERO);
+        return new(Status::True, Severity::Info, R::GuestAgentNoAddress, now, message)
+            .waits(FLAP_SHOWN, Duration::ZERO);
     }
     let since = since.unwrap_or(machine.running_since(instance));
     let wait = Wait::of(machine, instance, now);
@@ -152,7 +156,8 @@ fn disconnected(machine: &Machine<'_>, at: Timestamp, now: Timestamp) -> Finding
              host.{node}",
             Span(ago)
         );
-        return new(Status::True, Severity::Info, R::GuestAgentDisconnected, now, message).waits(FLAP_SHOWN, Duration::ZERO);
+        return new(Status::True, Severity::Info, R::GuestAgentDisconnected, now, message)
+            .waits(FLAP_SHOWN, Duration::ZERO);
     }
     let message = format!("Harvester has not reached the guest agent for {}.{node}", Span(ago));
     let advice = match own_word(machine) {

@@ -77,9 +77,8 @@ pub fn judge_source(server: &str, sources: &[Source], now: Timestamp) -> Finding
                 "{server} is read and up to date: {counts}. {resource} are not ({detail}), so that region and zone of \
                  hosts are known from the machines' annotations alone."
             );
-            Finding::new(TYPE, Status::True, Severity::Info, R::HarvesterPartlyRead, now, message).advice(
-                "Give the coordinator's role get, list and watch on nodes, if host labels are wanted.",
-            )
+            Finding::new(TYPE, Status::True, Severity::Info, R::HarvesterPartlyRead, now, message)
+                .advice("Give the coordinator's role list and watch on nodes, if host labels are wanted.")
         }
         None => {
             let message = format!("{server} is read and up to date: {counts}.");
@@ -102,7 +101,7 @@ fn advice(cause: &UnknownCause) -> &'static str {
              Put a new kubeconfig in its place; it is read again by itself."
         }
         UnknownCause::Forbidden => {
-            "Give the account in the kubeconfig the role of /usr/share/outrider/kubernetes/harvester-reader.yaml (get, list and \
+            "Give the account in the kubeconfig the role of /usr/share/outrider/outrider-coordinator-harvester.yaml (list and \
              watch, nothing else), bound in every namespace that is read. It is tried again by itself."
         }
         UnknownCause::Unsupported => {

@@ -58,6 +58,7 @@ mod guest_agent;
 mod host;
 mod hysteresis;
 mod kubernetes;
+mod machines;
 mod paths;
 mod proxy;
 mod purity;

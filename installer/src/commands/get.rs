@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use anyhow::bail;
-use outrider_protocol::{ApiError, ClusterView, List, NodeView, Severity, Timestamp, TypeMeta};
+use outrider_protocol::{
+    ApiError, ClusterView, CoordinatorView, List, MachineView, NodeView, Severity, Timestamp, TypeMeta,
+};
 use serde::Serialize;
 
 use crate::cli::{GetArgs, Global, Kind};
@@ -12,7 +14,7 @@ use crate::contexts;
 use crate::exit::Exit;
 use crate::output::{Column, Format, Screen, Table, UsageError, document};
 use crate::show::clusters::Members;
-use crate::show::{clusters, conditions, nodes, worst_first};
+use crate::show::{clusters, conditions, in_short, machines, nodes, worst_first};
 
 use super::follow;
 
@@ -99,6 +101,23 @@ impl Object for conditions::Owned {
     }
 }
 
+impl Object for MachineView {
+    const LIST: &'static str = "MachineList";
+
+    fn path(&self) -> String {
+        format!("machine/{}/{}", self.namespace, self.name)
+    }
+
+    fn mark(&self) -> String {
+        let own = (&self.state, &self.node, &self.host, &self.addresses, &self.cluster, &self.pool);
+        format!("{own:?}{}", marks(&self.conditions))
+    }
+
+    fn columns(now: Timestamp, _members: &Members) -> Vec<Column<Self>> {
+        machines::columns(now)
+    }
+}
+
 fn marks<'a>(conditions: impl IntoIterator<Item = &'a outrider_protocol::Condition>) -> String {
     let one = |c: &outrider_protocol::Condition| {
         format!("|{}|{}|{}|{}|{}", c.condition_type, c.subject, c.status, c.severity, c.reason)
@@ -111,14 +130,19 @@ pub(crate) async fn run(args: GetArgs, global: &Global, screen: &mut Screen) -> 
     if args.selector.is_some() && !args.names.is_empty() {
         bail!(UsageError("give names or a label selector, not both".to_owned()));
     }
-    if args.selector.is_some() && args.kind == Kind::Clusters {
-        bail!(UsageError("clusters have no labels; -l is for nodes and conditions".to_owned()));
+    if args.selector.is_some() && matches!(args.kind, Kind::Clusters | Kind::Machines) {
+        let kind = if args.kind == Kind::Clusters { "clusters" } else { "machines" };
+        bail!(UsageError(format!("{kind} have no labels; -l is for nodes and conditions")));
     }
     let mut client = Client::new(contexts::choose(global, screen)?).await?;
     match args.kind {
         Kind::Nodes => show(&args, &mut client, screen, wanted_nodes).await,
         Kind::Clusters => show(&args, &mut client, screen, clusters_and_members).await,
         Kind::Conditions => show(&args, &mut client, screen, wanted_conditions).await,
+        Kind::Machines => {
+            warn_of_sources(&mut client, screen).await?;
+            show(&args, &mut client, screen, wanted_machines).await
+        }
     }
 }
 
@@ -254,6 +278,29 @@ async fn wanted_conditions(client: &mut Client, args: &GetArgs) -> anyhow::Resul
     })
 }
 
+/// Machines, all or by `name` or `namespace/name`.
+async fn wanted_machines(client: &mut Client, args: &GetArgs) -> anyhow::Result<Found<MachineView>> {
+    let list: List<MachineView> = client.list("/v1/machines", "").await?;
+    let is_called = |machine: &MachineView, name: &String| {
+        *name == machine.name || *name == format!("{}/{}", machine.namespace, machine.name)
+    };
+    let is_missing = |name: &&String| !list.items.iter().any(|machine| is_called(machine, name));
+    let missing = args.names.iter().filter(is_missing).map(|name| not_found("machines", name)).collect();
+    let is_wanted =
+        |m: &MachineView| args.names.is_empty() || args.names.iter().any(|name| is_called(m, name));
+    let items = list.items.into_iter().filter(is_wanted).collect();
+    Ok(Found { items, missing, revision: list.revision, members: Members::new() })
+}
+
+/// Says what keeps the coordinator from reading machines: what is listed is as old as that.
+async fn warn_of_sources(client: &mut Client, screen: &mut Screen) -> anyhow::Result<()> {
+    let coordinator: CoordinatorView = client.get("/v1/coordinator").await?;
+    for condition in coordinator.conditions.iter().filter(|c| c.severity > Severity::Info) {
+        screen.note(&format!("{}: {} {}", in_short(condition), condition.message, condition.advice));
+    }
+    Ok(())
+}
+
 async fn by_name<T: serde::de::DeserializeOwned>(
     client: &mut Client,
     kind: &str,
@@ -277,11 +324,13 @@ pub(crate) async fn one<T: serde::de::DeserializeOwned>(
     name: &str,
 ) -> anyhow::Result<T> {
     match client.get(&format!("/v1/{kind}/{}", percent_encoded(name))).await {
-        Err(error) if is_missing(&error) => {
-            Err(Refused(ApiError::new(404, "NotFound", format!("{kind} {name:?} not found"), "")).into())
-        }
+        Err(error) if is_missing(&error) => Err(not_found(kind, name)),
         other => other,
     }
+}
+
+fn not_found(kind: &str, name: &str) -> anyhow::Error {
+    Refused(ApiError::new(404, "NotFound", format!("{kind} {name:?} not found"), "")).into()
 }
 
 fn is_missing(error: &anyhow::Error) -> bool {

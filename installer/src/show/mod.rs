@@ -6,6 +6,7 @@ pub(crate) mod describe;
 pub(crate) mod etcd;
 pub(crate) mod events;
 pub(crate) mod install;
+pub(crate) mod machines;
 pub(crate) mod nagios;
 pub(crate) mod nodes;
 pub(crate) mod paths;

@@ -121,6 +121,11 @@ impl Instance {
         &*self.phase == "Running" && self.deleted_at.is_none()
     }
 
+    /// Whether Rancher's node driver gets the address it waits for: the first interface's, and IPv4.
+    pub fn satisfies_driver(&self) -> bool {
+        self.first_address.parse::<std::net::Ipv4Addr>().is_ok()
+    }
+
     /// Its addresses as the API shows them, without link-local ones.
     pub fn addresses(&self) -> impl Iterator<Item = &str> {
         let all = self.nics.iter().flat_map(|nic| nic.addresses.iter().map(|address| &**address));

@@ -13,7 +13,7 @@ use self::cluster::{certificates, etcd, kubernetes};
 use self::machine::{agent, clock, cloud_init, guest_agent, host};
 use crate::world::{self, Change, known, unknown};
 
-fn check(f: &Finding) -> Result<(), TestCaseError> {
+pub(crate) fn check(f: &Finding) -> Result<(), TestCaseError> {
     let info = f.reason.info();
     prop_assert!(info.is_some(), "{} is not registered", f.reason);
     let (lowest, highest) = info.unwrap().severities;
