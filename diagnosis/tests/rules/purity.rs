@@ -64,12 +64,12 @@ fn the_search_finds_what_it_looks_for() {
 }
 
 #[test]
-fn the_only_dependency_is_the_protocol() {
+fn the_only_dependencies_are_the_protocol_and_what_is_as_pure() {
     let manifest =
         std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).expect("manifest");
     let section =
         manifest.split("[dependencies]").nth(1).expect("section").split("\n[").next().expect("section");
     let names: Vec<&str> =
         section.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#')).collect();
-    assert_eq!(names, ["outrider-protocol.workspace = true"]);
+    assert_eq!(names, ["outrider-protocol.workspace = true", "outrider-sync.workspace = true"]);
 }

@@ -89,7 +89,7 @@ async fn machines(bed: &Bed, table: &mut Table) -> Result<()> {
     ensure!(never.advice.contains("cloud-init") && never.advice.contains("ISO"), "{never:?}");
     let (hurry, _) = bed.until(one.name, AGENT, "GuestAgentNeverConnected").await?;
     ensure!(
-        hurry.message.contains("never connected") && hurry.message.contains("left before Rancher"),
+        hurry.message.contains("not connected") && hurry.message.contains("left before Rancher"),
         "{hurry:?}"
     );
     let mut member = bed.enrol("renamed-by-userdata", 1, one.mac).await?;
