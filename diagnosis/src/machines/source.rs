@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use outrider_protocol::{ConditionType, ReasonCode as R, Severity, Status, Timestamp, UnknownCause};
 
-use crate::finding::Finding;
+use crate::finding::{Finding, UNKNOWN_AFTER};
 use crate::wording::{Count, Span, names};
 
 const TYPE: ConditionType = ConditionType::HarvesterReadable;
@@ -58,7 +58,9 @@ pub fn judge_source(server: &str, sources: &[Source], now: Timestamp) -> Finding
         let message = format!("Not readable for {}: {detail}; {age}.", Span(now.since(since)));
         return Finding::unknown(TYPE, cause, Severity::Warn, now, message)
             .advice(advice(cause))
-            .waits(Duration::ZERO, Duration::ZERO)
+            // A server that is started anew is back sooner.
+            .waits(UNKNOWN_AFTER, Duration::ZERO)
+            .holds_since(Some(since))
             .escalates(LASTS, Severity::Error);
     }
     if needed().any(|source| matches!(source.state, SourceState::NotYetRead)) {
