@@ -30,6 +30,8 @@ machine() {                                                         # name
 }
 mkdir "$work/tree"
 packaging/install.sh --bin "$bin" "$work/tree" 2>/dev/null || fail "the programs are not built: run tests/run, or cargo build"
+# The release sums up its files; unoptimised and with what a debugger wants that takes its time.
+strip "$work"/tree/usr/bin/* "$work"/tree/usr/libexec/outrider/*
 tar -czf "$work/outrider.tar.gz" --owner=0 --group=0 -C "$work/tree" usr
 
 cat >"$work/theirs.yaml" <<'Y'
@@ -93,14 +95,12 @@ bed sh -c 'journalctl --no-pager; cat /var/log/cloud-init*.log' >"$work/logs"
 grep -q outrider "$work/logs" || fail "the logs say nothing at all"
 is "the token's secret is in no log" 0 "$(grep -c "$(cut -d: -f4 "$work/node.token")" "$work/logs" || true)"
 row "a first boot without network" "theirs merged with ours, archive in the image" "boot ends, Rancher's script last, node enrolled"
-# From the first line of our part to the first report that the coordinator stored, and what cloud-init took for what it ran of
-# ours and theirs. Told, not judged: the machine is busy with other things.
+# From the first line of our part to the first report that the coordinator stored. Told, not judged: the machine is busy with
+# other things, and programs that are not optimised unpack and sum up slowly (OUTRIDER_BIN=target/release).
 first_line=$(bed journalctl -u outrider-install.service -o short-unix --no-pager | awk '/^[0-9]/ { print $1; exit }')
 until_true 60 "a report is stored" stored_report
 took=$(awk -v from="$first_line" -v to="$(stored_report)" 'BEGIN { printf "%.1f s", to - from }')
-ran=$(bed cloud-init analyze blame | awk '/config-(write_files|write-files|runcmd|scripts_user|scripts-user)$/ { gsub(/s$/, "", $1); sum += $1 } END { printf "%.2f s", sum }')
-row "from the start of our part to the first report" "journal, the coordinator's store" "$took; cloud-init's write_files, runcmd and scripts: $ran"
-ok "the first report came $took after our part began; the boot waited $ran for cloud-init's files and commands, theirs and ours"
+row "from the start of our part to the first report" "journal, the coordinator's store" "$took"
 bed outrider uninstall --purge >"$work/uninstall.out" 2>&1 || fail "$(cat "$work/uninstall.out")"
 is "uninstall --purge takes what userdata wrote too" "" \
     "$(bed sh -c 'ls -d /etc/outrider /var/lib/outrider* /usr/bin/outrider* /etc/systemd/system/outrider* 2>/dev/null' | xargs)"
