@@ -349,6 +349,7 @@ fn main_type(check: &Check) -> Option<ConditionType> {
         Check::Credentials => ConditionType::CredentialsValid,
         Check::Kubernetes => ConditionType::KubernetesReady,
         Check::Dns => ConditionType::DnsResolves,
+        Check::Topology => ConditionType::TopologyInSync,
         Check::RancherAgent => ConditionType::RancherAgentReady,
         Check::Agent => ConditionType::Ready,
         Check::Other(_) => return None,

@@ -92,6 +92,8 @@ open_enum! {
         Dns = "dns",
         /// rancher-system-agent, and the proxies of Rancher's programs.
         RancherAgent = "rancher-agent",
+        /// Labels of region and zone of the own Node.
+        Topology = "topology",
         /// The agent itself: configuration, delivery, identity.
         Agent = "agent",
     }
@@ -158,6 +160,8 @@ open_enum! {
         NodePortsReachable = "NodePortsReachable",
         /// The proxies that Rancher's programs are given lead around the cluster.
         ProxySettingsValid = "ProxySettingsValid",
+        /// The cloud provider has initialised the own Node.
+        NodeInitialized = "NodeInitialized",
         /// Transitions reach the coordinator.
         ReportsDelivered = "ReportsDelivered",
         /// The coordinator reads Harvester's virtual machines.
@@ -195,6 +199,7 @@ impl ConditionType {
             T::HostHealthy => Check::Host,
             T::KubernetesReady | T::NodePortsReachable => Check::Kubernetes,
             T::DnsResolves => Check::Dns,
+            T::TopologyInSync | T::NodeInitialized => Check::Topology,
             T::RancherAgentReady | T::ProxySettingsValid => Check::RancherAgent,
             _ => Check::Agent,
         }

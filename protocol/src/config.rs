@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::TypeMeta;
+use crate::{HostTopology, TopologyValues, TypeMeta};
 
 /// Desired configuration of one node. A null (absent) field is unmanaged: the node's own value stays. An empty value
 /// is managed and empty. Effective = the node's own value + non-null desired.
@@ -24,6 +24,21 @@ pub struct NodeConfigSpec {
     /// Limits of the check `load-balancer`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_balancer: Option<LoadBalancerConfig>,
+    /// Region and zone of its Node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topology: Option<TopologyConfig>,
+}
+
+/// Desired labels of the own Node; null fields are unmanaged, an empty one is to be no label.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TopologyConfig {
+    /// Region and zone that an operator desires.
+    #[serde(flatten)]
+    pub values: TopologyValues,
+    /// Labels of the physical host that the node's machine runs on, as the coordinator last read them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostTopology>,
 }
 
 /// Desired limits of the check `load-balancer`; null fields are unmanaged.

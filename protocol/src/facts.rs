@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     CertificatesFacts, Check, ClockFacts, CloudInitFacts, Condition, CredentialsFacts, DnsFacts, EtcdFacts,
     Fact, GuestAgentFacts, HostFacts, KubernetesFacts, Latch, LoadBalancerFacts, RancherAgentFacts,
-    Timestamp, TypeMeta,
+    Timestamp, TopologyFacts, TypeMeta,
 };
 
 open_enum! {
@@ -110,6 +110,9 @@ pub struct CheckFacts {
     /// Check `credentials`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<Fact<CredentialsFacts>>,
+    /// Check `topology`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topology: Option<Fact<TopologyFacts>>,
     /// The agent about itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<Fact<AgentFacts>>,

@@ -34,6 +34,7 @@ mod reasons;
 mod report;
 pub mod schema;
 mod time;
+mod topology;
 
 pub use api::*;
 pub use certificates::*;
@@ -58,6 +59,7 @@ pub use rancher_cluster::*;
 pub use reasons::*;
 pub use report::*;
 pub use time::*;
+pub use topology::*;
 
 /// The version every document of this release carries in `apiVersion`.
 pub const API_VERSION: &str = "outrider.internal/v1alpha1";

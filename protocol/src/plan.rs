@@ -21,6 +21,8 @@ open_enum! {
         WriteStatusFile = "WriteStatusFile",
         /// Write metrics for a node exporter to read.
         WriteTextfile = "WriteTextfile",
+        /// Apply region and zone to the own Node.
+        ApplyLabels = "ApplyLabels",
         /// Ask the guest agent's set-up to run.
         AskGuestAgentSetup = "AskGuestAgentSetup",
         /// Wait until cloud-init has installed its packages.

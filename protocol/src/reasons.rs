@@ -555,6 +555,42 @@ reason_codes! {
         "Programs read the proxy variables differently.";
     ProxyNotInEffect = "ProxyNotInEffect", Warn..=Warn, "849d4e0136e94e8ab7e505be84876ead",
         "The running process does not have the proxy variables as they are written.";
+    TopologyMatches = "TopologyMatches", Ok..=Ok, "0953795a061641d4b356b85014565d86",
+        "Region and zone of the own Node are what their source says.";
+    TopologyUnmanaged = "TopologyUnmanaged", Ok..=Ok, "7d93d0dbcb8e4ef3a752e84e9fb62f9c",
+        "No source here speaks of the own Node's region and zone; its labels are left alone.";
+    TopologyDiffers = "TopologyDiffers", Warn..=Warn, "cf79d36210dd47d5906870178ae7d615",
+        "Labels of region or zone are not what their source says, and are only compared here.";
+    TopologyWriting = "TopologyWriting", Info..=Info, "22e634aa1b3f4cd89a6631e710790f3f",
+        "Labels of region or zone are about to be written.";
+    TopologyOwnedByOther = "TopologyOwnedByOther", Warn..=Warn, "b340ead8ce2f463697b1e2d75180e419",
+        "Another field manager owns a label that should be another; it is left as it is.";
+    TopologyFight = "TopologyFight", Error..=Error, "efa221b3aea54b9a9152c29099987a0c",
+        "Somebody changes our label back again and again; we have stopped writing it.";
+    TopologyValueInvalid = "TopologyValueInvalid", Warn..=Warn, "7183395a682848569be3107e6cbf4dab",
+        "The region or zone that the source names can be no label; nothing was sent.";
+    TopologyBetaDiffers = "TopologyBetaDiffers", Warn..=Warn, "657c9d5398bf4e5e8ffc1e1d33c939ba",
+        "The old beta label differs from the label, and a cloud controller takes its value over.";
+    TopologySourcesDisagree = "TopologySourcesDisagree", Warn..=Warn, "392a91f3a9d74e5cb7d667a4c6867b86",
+        "Two sources name different regions or zones for this machine.";
+    TopologyNotRemoved = "TopologyNotRemoved", Warn..=Warn, "2ec56d778d8b452f9bdf2a775fe25ef7",
+        "The source has no such label, and the Node has one that Outrider did not set.";
+    TopologyReasserted = "TopologyReasserted", Warn..=Warn, "4362d77c9679402d850f83be829f820a",
+        "The configuration of RKE2 or K3s gives the kubelet another label, which it writes at every start.";
+    TopologyMachineUnmatched = "TopologyMachineUnmatched", Warn..=Warn, "39e43dabaa57487f9a4a21963dfdd490",
+        "Which virtual machine this node is cannot be told; nothing is changed.";
+    TopologyStale = "TopologyStale", Info..=Info, "1b6ab8d144f44526bcc24d5cc08411f4",
+        "The virtual machine has no running instance; the labels stay and may be old.";
+    TopologyWriteRefused = "TopologyWriteRefused", Warn..=Error, "d6fa766c3fb442cf83aad8a429ced1d1",
+        "The API server did not take our labels.";
+    TopologyKept = "TopologyKept", Warn..=Warn, "702b2508804944008922d6ad0e5d30a9",
+        "In strict mode a Node that has a region or zone keeps it.";
+    TopologyNodeMissing = "TopologyNodeMissing", Warn..=Warn, "d56f4766c5b04af58991f04a27b583f7",
+        "The cluster has no Node of this machine's name.";
+    NodeInitialized = "NodeInitialized", Ok..=Ok, "91782b58d9634ee887681b2477175353",
+        "The own Node does not wait for a cloud provider.";
+    NodeUninitialized = "NodeUninitialized", Info..=Error, "0b01a0c2f93544ed86516ea9079061b2",
+        "The own Node waits for a cloud provider to initialise it.";
 }
 
 impl ReasonCode {

@@ -4,6 +4,7 @@
 //! changes the machine: the steps touch files that Outrider made itself. What does change it is asked for by such a file
 //! (`crate::setup`).
 
+pub mod labels;
 mod status_file;
 mod textfile;
 
@@ -13,6 +14,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use outrider_protocol::{NodeConfig, Outcome, Plan, Step, StepKind, Timestamp, Transition, TypeMeta};
+use outrider_sync::topology::{Action as KeyAction, Apply, TopologyPlan};
 
 pub use status_file::{AgentStatus, CheckStatus};
 pub use textfile::render as render_textfile;
@@ -33,6 +35,10 @@ pub struct TurnInput<'a> {
     pub textfile: Option<PathBuf>,
     /// The file that asks for the guest agent's set-up, when it is time to ask.
     pub ask_setup: Option<PathBuf>,
+    /// What is to become of the own Node's labels, where that is known.
+    pub labels: Option<TopologyPlan>,
+    /// Whether this run writes labels: another agent of this machine does where it does not.
+    pub writes_labels: bool,
 }
 
 /// One step with what it needs.
@@ -48,6 +54,8 @@ pub enum Action<'a> {
     WriteTextfile(PathBuf),
     /// Ask root's program to set up the guest agent.
     AskGuestAgentSetup(PathBuf),
+    /// Apply labels to the own Node.
+    ApplyLabels(Apply),
 }
 
 impl Action<'_> {
@@ -77,6 +85,11 @@ impl Action<'_> {
                 let reason = "the guest agent does not run, and guest_agent.manage is true".to_owned();
                 (StepKind::AskGuestAgentSetup, path.display().to_string(), reason)
             }
+            Action::ApplyLabels(apply) => {
+                let forced = if apply.force { " (taken over, as topology.take_over allows)" } else { "" };
+                let reason = format!("{}{forced}", apply.changes.join(", "));
+                (StepKind::ApplyLabels, format!("Node {}", apply.node), reason)
+            }
         };
         Step { kind, target, reason }
     }
@@ -98,7 +111,29 @@ pub fn plan<'a>(input: &TurnInput<'a>) -> (Vec<Action<'a>>, Vec<Step>) {
     actions.extend(input.status_file.clone().map(Action::WriteStatus));
     actions.extend(input.textfile.clone().map(Action::WriteTextfile));
     actions.extend(input.ask_setup.clone().map(Action::AskGuestAgentSetup));
+    if let Some(plan) = &input.labels {
+        held.extend(left_alone(plan));
+        let apply = plan.apply.clone().map(Action::ApplyLabels);
+        match input.writes_labels {
+            true => actions.extend(apply),
+            false => held.extend(apply.map(|action| Step {
+                reason: format!("{}: the daemon of this machine writes them", action.step().reason),
+                ..action.step()
+            })),
+        }
+    }
     (actions, held)
+}
+
+/// Labels that are not as they should be and stay so, and why.
+fn left_alone(plan: &TopologyPlan) -> impl Iterator<Item = Step> {
+    plan.keys.iter().filter_map(|key| match &key.action {
+        KeyAction::Held(hold) => {
+            let (target, reason) = (format!("label {}", key.key), hold.to_string());
+            Some(Step { kind: StepKind::ApplyLabels, target, reason })
+        }
+        _ => None,
+    })
 }
 
 /// The plan as a document.

@@ -20,7 +20,7 @@ use std::time::Duration;
 use outrider_protocol::{
     CertificatesFacts, Check, CheckFacts, ClockFacts, CloudInitFacts, CredentialsFacts, DnsFacts, EtcdFacts,
     Fact, GuestAgentFacts, HostFacts, KubernetesFacts, LoadBalancerFacts, RancherAgentFacts, Timestamp,
-    UnknownCause,
+    TopologyFacts, UnknownCause,
 };
 
 pub use mailbox::{Ended, Mailbox};
@@ -42,6 +42,7 @@ pub enum Reading {
     Kubernetes(Fact<KubernetesFacts>),
     Dns(Fact<DnsFacts>),
     RancherAgent(Fact<RancherAgentFacts>),
+    Topology(Fact<TopologyFacts>),
 }
 
 /// Does the same with the fact of whichever check it is.
@@ -59,6 +60,7 @@ macro_rules! each {
             Reading::Kubernetes($fact) => $body,
             Reading::Dns($fact) => $body,
             Reading::RancherAgent($fact) => $body,
+            Reading::Topology($fact) => $body,
         }
     };
 }
@@ -78,6 +80,7 @@ macro_rules! reading_of {
             Check::Kubernetes => Some(Reading::Kubernetes($fact)),
             Check::Dns => Some(Reading::Dns($fact)),
             Check::RancherAgent => Some(Reading::RancherAgent($fact)),
+            Check::Topology => Some(Reading::Topology($fact)),
             Check::Agent | Check::Other(_) => None,
         }
     };
@@ -85,7 +88,11 @@ macro_rules! reading_of {
 
 /// How long a pass of `check` may go on beyond its limit while it merely waits for news.
 pub fn waits_for_news(check: &Check) -> Duration {
-    if *check == Check::Etcd { etcd::WATCHES } else { Duration::ZERO }
+    match check {
+        Check::Etcd => etcd::WATCHES,
+        Check::Topology => crate::sense::topology::WAITS,
+        _ => Duration::ZERO,
+    }
 }
 
 impl Reading {
@@ -103,6 +110,7 @@ impl Reading {
             Reading::Kubernetes(_) => Check::Kubernetes,
             Reading::Dns(_) => Check::Dns,
             Reading::RancherAgent(_) => Check::RancherAgent,
+            Reading::Topology(_) => Check::Topology,
         }
     }
 
@@ -143,6 +151,7 @@ impl Reading {
             Reading::Kubernetes(fact) => facts.kubernetes = Some(fact),
             Reading::Dns(fact) => facts.dns = Some(fact),
             Reading::RancherAgent(fact) => facts.rancher_agent = Some(fact),
+            Reading::Topology(fact) => facts.topology = Some(fact),
         }
     }
 }

@@ -15,6 +15,7 @@ use super::etcd::EtcdWatch;
 use super::kubernetes::NeighbourWatch;
 use super::load_balancer::BalancerWatch;
 use super::{Reading, SlotGuard};
+use crate::act::labels::Ledger;
 use crate::config::Settings;
 use crate::sense::{self, SenseContext};
 
@@ -52,11 +53,17 @@ pub struct Machine {
     guest_agent: Arc<Mutex<sense::guest_agent::Memory>>,
     dns: Arc<Mutex<sense::dns::Memory>>,
     rancher_agent: Arc<Mutex<sense::rancher_agent::Memory>>,
+    topology: Arc<Mutex<sense::topology::Memory>>,
 }
 
 impl Machine {
     /// Sensors that read through `cx`.
     pub fn new(cx: SenseContext) -> Self {
+        Self::with(cx, Arc::default())
+    }
+
+    /// The same, whose writes of labels `ledger` keeps.
+    pub fn with(cx: SenseContext, ledger: Arc<Ledger>) -> Self {
         Self {
             cx,
             etcd: EtcdWatch::default(),
@@ -68,6 +75,7 @@ impl Machine {
             dns: Arc::default(),
             // The environment of this process is read once, here at its start.
             rancher_agent: Arc::new(Mutex::new(sense::rancher_agent::Memory::of_this_process())),
+            topology: Arc::new(Mutex::new(sense::topology::Memory::with(ledger))),
         }
     }
 }
@@ -160,6 +168,16 @@ impl Sensors for Machine {
                 blocking(guard, move || {
                     let memory = &mut *memory.blocking_lock();
                     Reading::RancherAgent(sense::rancher_agent::read(&cx, &context.settings, memory))
+                })
+            }
+            Check::Topology => {
+                let topology = self.topology.clone();
+                Box::pin(async move {
+                    let _guard = guard;
+                    let settings = &context.settings;
+                    let limit = settings.checks.get(&Check::Topology).map_or(LIMIT, |check| check.timeout);
+                    let memory = &mut *topology.lock().await;
+                    sense::topology::look(&cx, &settings.topology, limit, memory).await.map(Reading::Topology)
                 })
             }
             check => Box::pin(async move {

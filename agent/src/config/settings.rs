@@ -5,7 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use outrider_protocol::{BalancerMode, BalancerService, Check, Profile, Thresholds};
+use outrider_protocol::{
+    BalancerMode, BalancerService, Check, HostTopology, Profile, Thresholds, TopologyMode, TopologyValues,
+};
 
 /// Everything the agent acts on. Built only from a valid configuration; every field has a default or is discovered.
 #[derive(Clone, Debug, PartialEq)]
@@ -231,30 +233,46 @@ impl Default for LoadBalancerSettings {
     }
 }
 
-/// `[topology]`: read and checked; no check of this version acts on it.
+/// `[topology]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TopologySettings {
-    /// `auto`, `sync`, `verify` or `off`.
-    pub mode: String,
+    /// What may be done about labels.
+    pub mode: TopologyMode,
     /// Field managers whose labels may be taken over.
     pub take_over: Vec<String>,
     /// Kubeconfig of the guest cluster.
     pub kubeconfig: Option<PathBuf>,
     /// Kubeconfig of the Harvester cluster.
     pub harvester_kubeconfig: Option<PathBuf>,
-    /// Whether a zone that cannot be told is an error.
+    /// Whether a region or zone that the node has is never changed to another.
     pub strict: bool,
+    /// Region and zone of a machine that no other source speaks of.
+    pub values: TopologyValues,
+    /// What the coordinator desires in their place; never written in a file.
+    pub desired: TopologyValues,
+    /// The physical host's labels, as the coordinator last told.
+    pub host: Option<HostTopology>,
 }
 
 impl Default for TopologySettings {
     fn default() -> Self {
         Self {
-            mode: "auto".to_owned(),
+            mode: TopologyMode::Auto,
             take_over: Vec::new(),
             kubeconfig: None,
             harvester_kubeconfig: None,
             strict: false,
+            values: TopologyValues::default(),
+            desired: TopologyValues::default(),
+            host: None,
         }
+    }
+}
+
+impl TopologySettings {
+    /// Whether the same objects are followed with both.
+    pub fn follows_as(&self, other: &Self) -> bool {
+        self.kubeconfig == other.kubeconfig && self.harvester_kubeconfig == other.harvester_kubeconfig
     }
 }
 

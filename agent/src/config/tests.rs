@@ -89,6 +89,7 @@ idle_test_token_file = "/etc/outrider/idle-token"
 
 [topology]
 mode = "verify"
+zone = "010"
 
 [guest_agent]
 manage = true
@@ -158,11 +159,11 @@ fn every_key_of_the_contract_is_read() {
     assert_eq!(balancer.idle_test, Some(Duration::from_secs(31 * 60)));
     assert_eq!(balancer.idle_test_token_file.as_deref(), Some(Path::new("/etc/outrider/idle-token")));
     assert_eq!(balancer.resolve["rancher.example"], ["192.0.2.10".parse::<std::net::IpAddr>().unwrap()]);
-    assert_eq!(s.topology.mode, "verify");
+    assert_eq!(s.topology.mode, TopologyMode::Verify);
     assert!(s.guest_agent.manage);
     assert_eq!(s.report.heartbeat, Duration::from_secs(15));
-    let notes: Vec<_> = loaded.notes.iter().map(|n| n.path.as_str()).collect();
-    assert_eq!(notes, ["checks.topology", "topology"]);
+    assert_eq!(s.topology.values.zone.as_deref(), Some("010"));
+    assert_eq!(loaded.notes, []);
 }
 
 #[test]

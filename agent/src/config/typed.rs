@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use outrider_protocol::{BalancerMode, BalancerService, Check, Profile, Thresholds};
+use outrider_protocol::{BalancerMode, BalancerService, Check, Profile, Thresholds, TopologyMode};
 
 use super::Problem;
 use super::reader::{Section, address, checksum, closest, one_of, path, socket_address, url};
@@ -12,7 +12,7 @@ use super::written::Table;
 use crate::net::Url;
 
 /// Checks of later versions: known words, so that a configuration written ahead of an upgrade is no error.
-const LATER_CHECKS: [&str; 2] = ["topology", "eks-anywhere"];
+const LATER_CHECKS: [&str; 1] = ["eks-anywhere"];
 
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -30,7 +30,7 @@ pub(super) fn settings(table: &Table, problems: &mut Vec<Problem>, notes: &mut V
     // A fleet of agents that all try every backend would be a load of its own, and they see no more than the servers do.
     let is_agent = matches!(settings.node.profile, Profile::RancherHaAgent | Profile::K3sAgent);
     settings.load_balancers.iter_mut().for_each(|balancer| balancer.try_backends = !is_agent);
-    topology(&mut root, &mut settings.topology, notes);
+    topology(&mut root, &mut settings.topology);
     guest_agent(&mut root, &settings.node.profile, &mut settings.guest_agent);
     report(&mut root, &mut settings.report);
     problems.extend(root.finish());
@@ -339,15 +339,28 @@ fn load_balancer(section: &mut Section) -> Option<LoadBalancerSettings> {
     Some(LoadBalancerSettings { name, url: url.to_string(), host, port, ..balancer })
 }
 
-fn topology(root: &mut Section, topology: &mut TopologySettings, notes: &mut Vec<Problem>) {
-    note(notes, root, "topology", "topology", "no check of this version acts on it yet");
+fn topology(root: &mut Section, topology: &mut TopologySettings) {
     let mut section = root.section("topology");
-    set(&mut topology.mode, section.text("mode", |s| one_of(&["auto", "sync", "verify", "off"], s)));
+    let modes: Vec<&str> = TopologyMode::ALL.iter().map(TopologyMode::as_str).collect();
+    set(
+        &mut topology.mode,
+        section.text("mode", |s| one_of(&modes, s).map(|w| TopologyMode::from(w.as_str()))),
+    );
     set(&mut topology.take_over, section.texts("take_over", |s| Ok(s.to_owned())));
     topology.kubeconfig = section.text("kubeconfig", path);
     topology.harvester_kubeconfig = section.text("harvester_kubeconfig", path);
     set(&mut topology.strict, section.boolean("strict"));
+    topology.values.region = section.text("region", label_value);
+    topology.values.zone = section.text("zone", label_value);
     root.absorb(section);
+}
+
+/// A region or a zone, as Kubernetes takes it.
+fn label_value(text: &str) -> Result<String, String> {
+    match outrider_sync::topology::refused(text) {
+        Some(why) => Err(format!("{text:?} can be no label: {why}")),
+        None => Ok(text.to_owned()),
+    }
 }
 
 fn guest_agent(root: &mut Section, profile: &Profile, guest_agent: &mut GuestAgentSettings) {

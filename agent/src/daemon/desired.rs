@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use outrider_protocol::{Check, NodeConfigSpec};
+use outrider_protocol::{Check, NodeConfigSpec, TopologyValues};
 use outrider_sync::node::{CheckValues, Held, NodeValues, merge};
+use outrider_sync::topology::refused;
 
 use crate::config::Settings;
 
@@ -36,7 +37,23 @@ pub(super) fn effective(own: &Settings, desired: &NodeConfigSpec) -> (Settings, 
             values.interval = changed(values.interval, new.interval_seconds);
         }
     }
-    (settings, merged.held)
+    let mut held = merged.held;
+    let topology = desired.topology.clone().unwrap_or_default();
+    settings.topology.host = topology.host;
+    settings.topology.desired = TopologyValues {
+        region: usable("topology.region", topology.values.region, &mut held),
+        zone: usable("topology.zone", topology.values.zone, &mut held),
+    };
+    (settings, held)
+}
+
+/// A label's value, unless Kubernetes would refuse it. An empty one is to be no label.
+fn usable(path: &str, desired: Option<String>, held: &mut Vec<Held>) -> Option<String> {
+    let why = desired.as_deref().filter(|value| !value.is_empty()).and_then(refused);
+    if let Some(why) = &why {
+        held.push(Held { path: path.to_owned(), reason: format!("it can be no label: {why}") });
+    }
+    desired.filter(|_| why.is_none())
 }
 
 #[cfg(test)]
@@ -59,6 +76,7 @@ mod tests {
             cluster: Some(String::new()),
             checks: Some([("host".to_owned(), check), ("dsn".to_owned(), unknown)].into()),
             load_balancer: Some(LoadBalancerConfig { probes_per_minute: Some(4) }),
+            topology: None,
         };
         let (settings, held) = effective(&own, &desired);
         assert_eq!(settings.report.heartbeat, Duration::from_millis(1_500), "out of bounds is held");

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use outrider_diagnosis as diagnosis;
 use outrider_protocol::{Condition, Fact, NodeState, NotApplicable, Outcome, Plan, TypeMeta};
+use outrider_sync::topology;
 use serde::Serialize;
 
 use super::RunError;
@@ -65,6 +66,8 @@ pub async fn once(
         textfile: settings.report.textfile.clone(),
         // One pass is no reason to change the machine.
         ask_setup: None,
+        labels: facts.checks.topology.as_ref().and_then(Fact::value).and_then(topology::plan),
+        writes_labels: dry_run,
     };
     let (actions, held) = act::plan(&input);
     let plan = act::describe(&actions, held);

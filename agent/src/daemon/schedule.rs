@@ -14,6 +14,9 @@ use crate::sense::certificates;
 /// Time to the next try of neighbours while one does not answer.
 const NEIGHBOUR_RETRY: Duration = Duration::from_secs(20);
 
+/// Between two looks at the topology, each of which waits for news.
+const TOPOLOGY_AGAIN: Duration = Duration::from_millis(100);
+
 /// From this cadence on a fleet could ask in step.
 const JITTERED: Duration = Duration::from_secs(10);
 
@@ -113,6 +116,8 @@ fn cadence(reading: &Reading, settings: &Settings) -> Duration {
         Reading::Certificates(Fact::Known { value, .. }) if certificates::is_in_motion(value) => {
             interval.min(certificates::AGAIN)
         }
+        // A look waits for news by itself.
+        Reading::Topology(Fact::Known { .. } | Fact::Unknown { .. }) => interval.min(TOPOLOGY_AGAIN),
         // A neighbour that did not answer is tried again soon: once is no news, and an answer is good news.
         Reading::Kubernetes(fact) if some_neighbour_fails(fact) => interval.min(NEIGHBOUR_RETRY),
         _ => interval,

@@ -207,6 +207,7 @@ impl State {
             of(Check::Kubernetes, c.kubernetes.as_ref()),
             of(Check::Dns, c.dns.as_ref()),
             of(Check::RancherAgent, c.rancher_agent.as_ref()),
+            of(Check::Topology, c.topology.as_ref()),
         ];
         all.into_iter().flatten().collect()
     }

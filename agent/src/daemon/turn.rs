@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use outrider_protocol::{Check, NodeConfig, Transition};
+use outrider_protocol::{Check, Fact, NodeConfig, Transition};
+use outrider_sync::topology;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -16,6 +17,7 @@ use super::start::StateFolder;
 use super::state::State;
 use super::time::{Clocks, Jump, Timekeeper};
 use super::{Embedding, Event, RunError, RunOptions, start};
+use crate::act::labels::{self, Ledger};
 use crate::act::{self, Action};
 use crate::checks::{Ended, Machine, Mailbox, PassContext, Reading, Sensors, Slot, pass};
 use crate::config::{self, ConfigSource, Loaded};
@@ -35,6 +37,8 @@ const LEAST: Duration = Duration::from_millis(20);
 const REFRESH: Duration = Duration::from_secs(30);
 /// How long the first verdict waits for a first reading: until then, what was shown before a restart stands.
 const FIRST_READING: Duration = Duration::from_secs(15);
+/// What our writes of labels came to, in the state folder.
+const LEDGER: &str = "topology.json";
 /// For what can still be written and sent at the end.
 const DRAIN: Duration = Duration::from_secs(4);
 
@@ -59,6 +63,8 @@ pub(super) struct Daemon {
     textfile: Slot,
     /// When the guest agent's set-up was asked for.
     asker: Asker,
+    /// Our writes to the own Node.
+    labels: Arc<Ledger>,
     ask: mpsc::Sender<Question>,
     /// Where `/metrics` listens, and who serves it.
     metrics: Option<(SocketAddr, AbortOnDrop)>,
@@ -76,11 +82,14 @@ impl Daemon {
         let mut state = State::new(&loaded, reporter.latches().to_vec(), now);
         state.storage_problem = folder.problem();
         state.delivery = reporter.status().borrow().clone();
+        let labels = Arc::new(Ledger::open(options.state_dir.join(LEDGER)));
+        let machine = || Arc::new(Machine::with(options.sense.clone(), labels.clone()));
+        let sensors = options.sensors.unwrap_or_else(|| machine());
         let mut daemon = Self {
             mailbox: Arc::default(),
             state,
             schedule: Schedule::default(),
-            sensors: options.sensors.unwrap_or_else(|| Arc::new(Machine::new(options.sense.clone()))),
+            sensors,
             sense: options.sense,
             config: options.config,
             embedding: options.embedding,
@@ -95,6 +104,7 @@ impl Daemon {
             told_digest: String::new(),
             textfile: Slot::default(),
             asker: Asker::default(),
+            labels,
             ask,
             metrics: None,
             _folder: folder,
@@ -218,6 +228,8 @@ impl Daemon {
                 .clone()
                 .filter(|_| write && self.embedding.is_none()),
             ask_setup: ask_setup.then(|| self.runtime_dir.join(ask::NAME)),
+            labels: self.state.facts.checks.topology.as_ref().and_then(Fact::value).and_then(topology::plan),
+            writes_labels: self.embedding.is_none(),
         };
         let (actions, _held) = act::plan(&input);
         for action in &actions {
@@ -247,6 +259,10 @@ impl Daemon {
             }
             Action::WriteTextfile(path) => {
                 self.write_apart(path.clone(), self.metrics_page());
+                Ok(())
+            }
+            Action::ApplyLabels(apply) => {
+                labels::write(&self.labels, &self.sense, &self.state.settings.topology, apply);
                 Ok(())
             }
             Action::AskGuestAgentSetup(path) => {
@@ -339,6 +355,7 @@ impl Daemon {
                 self.state.take_reading(reading);
             }
         }
+        self.labels.wake();
         self.reporter.configure(start::target(&self.state.settings, self.embedding.as_ref()));
         self.serve_metrics();
     }

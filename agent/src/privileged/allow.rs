@@ -2,8 +2,8 @@
 //!
 //! The list is short and named file by file: what the checks need and nothing more. An entry is a *base* folder and a
 //! pattern below it; `*` stands for any run of characters inside one name. More comes only from files that nobody but
-//! root can have written: `/etc/outrider/helper.d/*.conf` (a path a line) and `[etcd]` and `[credentials]` of the
-//! agent's configuration.
+//! root can have written: `/etc/outrider/helper.d/*.conf` (a path a line) and `[etcd]`, `[credentials]` and
+//! `[topology]` of the agent's configuration.
 //!
 //! Bases of RKE2 and K3s are their data folders, which may be configured (`data-dir`) or be links to another disk
 //! (`facts/rke2-k3s-on-disk.md`); their configuration itself, and etcd's, is passed as an excerpt only (see `excerpt`).
@@ -406,8 +406,8 @@ fn drop_ins(trust: &Trust, problems: &mut Vec<String>) -> Vec<String> {
     lines.filter(|l| !l.is_empty()).map(str::to_owned).collect()
 }
 
-/// What the agent's configuration names: `ca`, `cert` and `key` of `[etcd]` and `rancher_kubeconfig` of `[credentials]`
-/// whole, `kubeconfigs` as excerpts.
+/// What the agent's configuration names: `ca`, `cert` and `key` of `[etcd]`, `rancher_kubeconfig` of `[credentials]` and both
+/// kubeconfigs of `[topology]` whole, `kubeconfigs` as excerpts.
 fn agent_paths(trust: &Trust, problems: &mut Vec<String>) -> Vec<(Kind, String)> {
     let [file, folder] = AGENT_CONFIG;
     let mut files = vec![PathBuf::from(file)];
@@ -421,7 +421,10 @@ fn agent_paths(trust: &Trust, problems: &mut Vec<String>) -> Vec<(Kind, String)>
         let values = ["ca", "cert", "key"].map(|k| etcd.and_then(|t| t.get(k)?.as_str()));
         let credentials = table.get("credentials").and_then(toml::Value::as_table);
         let rancher = credentials.and_then(|t| t.get("rancher_kubeconfig")?.as_str());
-        let whole = values.into_iter().flatten().chain(rancher);
+        let topology = table.get("topology").and_then(toml::Value::as_table);
+        let followed =
+            ["kubeconfig", "harvester_kubeconfig"].map(|k| topology.and_then(|t| t.get(k)?.as_str()));
+        let whole = values.into_iter().chain(followed).flatten().chain(rancher);
         paths.extend(whole.map(|path| (Kind::File, path.to_owned())));
         let named = credentials.and_then(|t| t.get("kubeconfigs")?.as_array()).into_iter().flatten();
         let named = named.filter_map(toml::Value::as_str);

@@ -303,12 +303,14 @@ fn kubeconfigs_are_passed_as_excerpts_unless_root_says_otherwise() {
         assert!(excerpt(&list, path) && !allowed(&list, path), "{path}");
     }
     assert!(!excerpt(&list, "/root/.kube/config"));
-    let config = "[credentials]\nkubeconfigs = ['/root/.kube/config']\nrancher_kubeconfig = '/etc/rancher/rke2/rke2.yaml'\n";
+    let config = "[credentials]\nkubeconfigs = ['/root/.kube/config']\nrancher_kubeconfig = '/etc/rancher/rke2/rke2.yaml'\n\
+        [topology]\nharvester_kubeconfig = '/etc/kubernetes/cloud-config'\n";
     root.write("/etc/outrider/agent.toml", config, 0o644);
     let (list, problems) = root.load();
     assert_eq!(problems, Vec::<String>::new());
     assert!(excerpt(&list, "/root/.kube/config") && !allowed(&list, "/root/.kube/config"));
     assert!(allowed(&list, "/etc/rancher/rke2/rke2.yaml"));
+    assert!(allowed(&list, "/etc/kubernetes/cloud-config"));
     // Not root's own file: it opens nothing.
     root.write("/etc/outrider/agent.toml", config, 0o666);
     assert!(!allowed(&root.load().0, "/etc/rancher/rke2/rke2.yaml"));

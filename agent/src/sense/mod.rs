@@ -23,6 +23,7 @@ mod process;
 pub mod rancher;
 pub mod rancher_agent;
 mod systemd;
+pub mod topology;
 
 use std::fs::File;
 use std::io;

@@ -17,6 +17,7 @@ pub(crate) mod kubernetes;
 pub(crate) mod load_balancer;
 mod proxy;
 mod rancher_agent;
+mod topology;
 
 use std::time::Duration;
 
@@ -61,6 +62,9 @@ pub(crate) fn judge(facts: &NodeFacts) -> Judgement {
     if let Some((rancher, at)) = open(&mut out, Check::RancherAgent, &checks.rancher_agent, facts.now) {
         rancher_agent::judge(&mut out, rancher, at, facts);
         proxy::judge(&mut out, rancher, at, facts);
+    }
+    if let Some((topology, at)) = open(&mut out, Check::Topology, &checks.topology, facts.now) {
+        topology::judge(&mut out, topology, at, facts);
     }
     if let Some((agent, at)) = open(&mut out, Check::Agent, &checks.agent, facts.now) {
         agent::judge(&mut out, agent, at, facts);

@@ -65,6 +65,7 @@ mod purity;
 mod rancher_agent;
 mod registry;
 mod runbooks;
+mod topology;
 mod world;
 
 use outrider_diagnosis::{Finding, Judgement};

@@ -142,6 +142,7 @@ fn keep_only(facts: &mut NodeFacts, only: &[Check]) {
         kubernetes: checks.kubernetes.filter(|_| wanted(Check::Kubernetes)),
         dns: checks.dns.filter(|_| wanted(Check::Dns)),
         rancher_agent: checks.rancher_agent.filter(|_| wanted(Check::RancherAgent)),
+        topology: checks.topology.filter(|_| wanted(Check::Topology)),
         agent: None,
     };
     facts.latches.retain(|latch| {

@@ -43,7 +43,7 @@ const SETTLED: Duration = Duration::from_secs(3600);
 const UNSETTLED: Duration = Duration::from_secs(300);
 
 /// Data folders of RKE2 and K3s: the usual ones, and those that are configured. Blocking.
-pub(super) fn data_folders(cx: &SenseContext) -> Vec<std::path::PathBuf> {
+pub(crate) fn data_folders(cx: &SenseContext) -> Vec<std::path::PathBuf> {
     let disk = Disk(&*cx.opener);
     let mut folders = Vec::new();
     for program in [&crate::sense::rancher::RKE2, &crate::sense::rancher::K3S] {

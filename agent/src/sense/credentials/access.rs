@@ -16,7 +16,9 @@ use tokio::time::Instant;
 
 use super::kubeconfig::{Chosen, Secrets};
 use super::{rancher_token, token};
-use crate::net::{Dialer, Failure, Limits, ProxySettings, Resolve, Url, certificate, tls, within};
+use crate::net::{
+    Answer, Connection, Dialer, Failure, Limits, ProxySettings, Resolve, Url, certificate, tls, within,
+};
 use crate::sense::{SenseContext, file};
 
 /// Limit of connecting, and of one request.
@@ -32,7 +34,7 @@ const SAID: usize = 240;
 
 /// The way to the server of a kubeconfig with its credential.
 #[derive(Clone)]
-pub(super) struct Access {
+pub(crate) struct Access {
     dialer: Dialer,
     url: Url,
     authorization: Option<HeaderValue>,
@@ -66,15 +68,15 @@ impl Secret {
 }
 
 /// An answer in JSON, or none in time.
-pub(super) struct Answered {
-    pub(super) status: StatusCode,
-    pub(super) body: Bytes,
+pub(crate) struct Answered {
+    pub(crate) status: StatusCode,
+    pub(crate) body: Bytes,
     secret: Secret,
 }
 
 impl Answered {
     /// What a server says of a refusal: the message of Kubernetes' Status, or the beginning of the text; without the token.
-    fn said(&self) -> String {
+    pub(crate) fn said(&self) -> String {
         let message = serde_json::from_slice::<Value>(&self.body)
             .ok()
             .and_then(|value| value.get("message").and_then(Value::as_str).map(str::to_owned));
@@ -161,8 +163,37 @@ impl Access {
     }
 
     /// The server, for sources and messages.
-    pub(super) fn server(&self) -> String {
+    pub(crate) fn server(&self) -> String {
         format!("https://{}{}", self.url.host_and_port(), self.url.path.trim_end_matches('/'))
+    }
+
+    /// A connection to the server, for several requests.
+    pub(crate) async fn open(&self) -> Result<Connection, Failure> {
+        self.dialer.open(&self.url).await.map_err(|failure| self.without_secret(failure))
+    }
+
+    /// A request for a path below the server, as the server takes it, with the credential.
+    pub(crate) fn signed(
+        &self,
+        mut request: http::Request<Vec<u8>>,
+    ) -> Result<http::Request<Bytes>, Failure> {
+        let path = format!("{}{}", self.url.path.trim_end_matches('/'), request.uri());
+        *request.uri_mut() =
+            path.parse().map_err(|_| Failure::new(UnknownCause::InvalidInput, "no path to ask for"))?;
+        if let Some(value) = &self.authorization {
+            request.headers_mut().insert(AUTHORIZATION, value.clone());
+        }
+        Ok(request.map(Bytes::from))
+    }
+
+    /// An answer to such a request.
+    pub(crate) fn answered(&self, answer: Answer) -> Answered {
+        Answered { status: answer.head.status, body: answer.body, secret: self.secret.clone() }
+    }
+
+    /// A failure that repeats no secret.
+    pub(crate) fn without_secret(&self, failure: Failure) -> Failure {
+        Failure { detail: self.secret.taken_out(&failure.detail), ..failure }
     }
 
     /// `path` below the server of the kubeconfig.
@@ -200,10 +231,10 @@ impl Access {
                 .body(Bytes::new())
                 .map_err(|e| Failure::new(UnknownCause::InvalidInput, e.to_string()))?;
             let answer = connection.exchange(request, Limits { body, deadline: STEP }).await?;
-            Ok(Answered { status: answer.head.status, body: answer.body, secret: self.secret.clone() })
+            Ok(self.answered(answer))
         })
         .await
-        .map_err(|failure| Failure { detail: self.secret.taken_out(&failure.detail), ..failure })
+        .map_err(|failure| self.without_secret(failure))
     }
 
     /// Tries the credential: `GET /version`, and where Rancher made the token, what it says of the token's end.
@@ -280,7 +311,7 @@ fn is_version(body: &[u8]) -> bool {
 }
 
 /// The object in an answer; none for 404. Other answers are failures, each with its own cause.
-pub(super) fn object(answer: &Answered) -> Result<Option<Value>, Failure> {
+pub(crate) fn object(answer: &Answered) -> Result<Option<Value>, Failure> {
     use UnknownCause as C;
     let cause = match answer.status.as_u16() {
         200..=299 => {

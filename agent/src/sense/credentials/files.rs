@@ -1,5 +1,6 @@
 //! Which kubeconfigs lie on this node, and what is in each.
 
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -23,9 +24,9 @@ use crate::sense::{SenseContext, file};
 const MAX_FILE: u64 = 1024 * 1024;
 
 /// One kubeconfig and, where it may be read whole, the way to its server.
-pub(super) struct Found {
-    pub(super) facts: KubeconfigFacts,
-    pub(super) access: Result<Access, String>,
+pub(crate) struct Found {
+    pub(crate) facts: KubeconfigFacts,
+    pub(crate) access: Result<Access, String>,
 }
 
 /// Where kubeconfigs lie (`facts/rke2-k3s-on-disk.md`, 1; `facts/harvester-topology.md`, 7;
@@ -52,7 +53,7 @@ pub(super) fn wanted(cx: &SenseContext, settings: &CredentialSettings) -> Vec<(P
 }
 
 /// Reads one kubeconfig; none where a place that is only looked at has no such file. Blocking.
-pub(super) fn read(cx: &SenseContext, path: &Path, purpose: Purpose) -> Option<Found> {
+pub(crate) fn read(cx: &SenseContext, path: &Path, purpose: Purpose) -> Option<Found> {
     let text_path = path.display().to_string();
     let no_call = |why: &str| Fact::not_applicable(why, cx.now());
     let found = |content, world_readable, access: Result<Access, String>| {
@@ -260,7 +261,20 @@ fn beside(cx: &SenseContext, path: &str) -> io::Result<Vec<u8>> {
     if !path.starts_with('/') {
         return Err(file::invalid(format!("{path:?} is no absolute path")));
     }
-    cx.opener.open(Path::new(path)).and_then(|open| file::read_bounded(open, file::SMALL))
+    let open = cx.opener.open(Path::new(path)).or_else(|e| newest(cx, Path::new(path)).ok_or(e));
+    open.and_then(|open| file::read_bounded(open, file::SMALL))
+}
+
+/// The file behind a kubelet's `…-current.pem`: a link, which the root helper does not follow, to the newest of those beside it,
+/// which are named by time (kubernetes/client-go, `util/certificate/certificate_store.go`).
+fn newest(cx: &SenseContext, path: &Path) -> Option<File> {
+    let start = path.file_name()?.to_str()?.strip_suffix("current.pem")?;
+    let folder = path.parent()?;
+    let names = cx.opener.list(folder).ok()?.into_iter();
+    let of_time = |name: &String| {
+        name.strip_prefix(start).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    cx.opener.open(&folder.join(names.filter(of_time).max()?)).ok()
 }
 
 #[cfg(test)]

@@ -26,11 +26,12 @@ use outrider_protocol::{CredentialCall, CredentialsFacts, Fact, KubeconfigFacts,
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use self::access::Access;
 use self::files::Found;
 use super::SenseContext;
 use crate::config::CredentialSettings;
 
+pub(crate) use access::{Access, Answered, object};
+pub(crate) use files::read as read_file;
 pub(crate) use kubeconfig::excerpt as kubeconfig_excerpt;
 
 /// A credential that was accepted is tried again after so long.

@@ -11,6 +11,8 @@ pub(crate) const DATASTORE: &str = "datastore-endpoint";
 pub(crate) const SERVER: &str = "server";
 /// Arguments of the kubelet, of which some may be secret.
 pub(crate) const KUBELET_ARG: &str = "kubelet-arg";
+/// Labels that the kubelet gives its Node.
+const NODE_LABEL: &str = "node-label";
 /// Most values of one flag.
 const MAX_VALUES: usize = 64;
 
@@ -27,7 +29,7 @@ pub(crate) enum Takes {
 
 /// The flags that matter here, none of them a secret but for those that have a name of their own above; what they take; the end of the name of the
 /// environment variable that stands in for them.
-const KEYS: [(&str, Takes, Option<&str>); 18] = [
+const KEYS: [(&str, Takes, Option<&str>); 19] = [
     ("data-dir", Takes::Text, Some("DATA_DIR")),
     (DATASTORE, Takes::Text, Some("DATASTORE_ENDPOINT")),
     ("cluster-init", Takes::Nothing, Some("CLUSTER_INIT")),
@@ -46,6 +48,7 @@ const KEYS: [(&str, Takes, Option<&str>); 18] = [
     ("cluster-domain", Takes::Text, None),
     ("resolv-conf", Takes::Text, Some("RESOLV_CONF")),
     (KUBELET_ARG, Takes::List, None),
+    (NODE_LABEL, Takes::List, None),
 ];
 
 /// The name of a flag that matters, by any of its names, and what it takes.
@@ -169,6 +172,11 @@ impl Options {
     /// Where snapshots go.
     pub fn snapshot_dir(&self) -> Option<&str> {
         self.text("etcd-snapshot-dir")
+    }
+
+    /// `node-label`, as written: `key=value` each.
+    pub fn node_labels(&self) -> impl Iterator<Item = &str> {
+        self.values.get(NODE_LABEL).into_iter().flatten().map(String::as_str)
     }
 
     /// They also go to S3.

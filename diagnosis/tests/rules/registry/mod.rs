@@ -71,6 +71,7 @@ fn node() -> impl Strategy<Value = NodeFacts> {
             of(fact(kubernetes())),
             of(fact(crate::dns::any_dns())),
             of(fact(crate::rancher_agent::any_rancher_agent())),
+            of(fact(crate::topology::any_topology())),
             of(fact(agent())),
         ),
         prop::sample::select(Profile::ALL),
@@ -78,7 +79,17 @@ fn node() -> impl Strategy<Value = NodeFacts> {
         .prop_map(
             |(
                 (host, clock, cloud_init, guest_agent),
-                (etcd, load_balancer, certificates, credentials, kubernetes, dns, rancher_agent, agent),
+                (
+                    etcd,
+                    load_balancer,
+                    certificates,
+                    credentials,
+                    kubernetes,
+                    dns,
+                    rancher_agent,
+                    topology,
+                    agent,
+                ),
                 profile,
             )| {
                 let checks = CheckFacts {
@@ -93,6 +104,7 @@ fn node() -> impl Strategy<Value = NodeFacts> {
                     kubernetes,
                     dns,
                     rancher_agent,
+                    topology,
                     agent,
                 };
                 world::node_facts(checks).with(|f| f.node.profile = profile)
@@ -127,6 +139,7 @@ proptest! {
             (Check::Kubernetes, facts.checks.kubernetes.is_some()),
             (Check::Dns, facts.checks.dns.is_some()),
             (Check::RancherAgent, facts.checks.rancher_agent.is_some()),
+            (Check::Topology, facts.checks.topology.is_some()),
             (Check::Agent, facts.checks.agent.is_some()),
         ];
         for (check, was_read) in read {

@@ -7,9 +7,11 @@ use outrider_protocol::*;
 
 mod etcd;
 mod names;
+mod topology;
 
 pub use etcd::*;
 pub use names::*;
+pub use topology::*;
 
 /// The instant of every judgement unless a test moves it.
 pub fn now() -> Timestamp {
@@ -67,6 +69,7 @@ impl Change for NameFacts {}
 impl Change for DnsAnswer {}
 impl Change for RancherAgentFacts {}
 impl Change for SystemAgent {}
+impl Change for TopologyFacts {}
 impl Change for ProxyEnvironment {}
 impl Change for KubeconfigContent {}
 impl Change for TokenFacts {}
@@ -431,6 +434,7 @@ pub fn server(members: usize) -> NodeFacts {
         kubernetes: Some(known(kubernetes())),
         dns: Some(known(dns())),
         rancher_agent: Some(known(rancher_agent())),
+        topology: Some(known(topology())),
         agent: Some(known(agent())),
     })
 }
