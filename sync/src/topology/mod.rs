@@ -217,7 +217,7 @@ fn key_plan(
 ) -> KeyPlan {
     let have = node.labels.get(key).cloned();
     let owners = node.owners.get(key).map_or(&[][..], Vec::as_slice);
-    let mut managers: Vec<String> = owners.iter().map(|owner| owner.manager.clone()).collect();
+    let mut managers: Vec<String> = owners.iter().map(|owner| name_of(owner).to_owned()).collect();
     managers.sort();
     managers.dedup();
     let plan = KeyPlan { key, kind, want: want.clone(), have, managers, action: Action::Nothing };
@@ -249,8 +249,7 @@ fn action(facts: &TopologyFacts, mode: &Effective, plan: &KeyPlan, owners: &[Lab
     if plan.have.is_none() {
         return Action::Write { force: false };
     }
-    let foreign: BTreeSet<&str> =
-        owners.iter().filter(|owner| !is_ours(owner)).map(|owner| owner.manager.as_str()).collect();
+    let foreign: BTreeSet<&str> = owners.iter().filter(|owner| !is_ours(owner)).map(name_of).collect();
     match &plan.want {
         // Where another owns it too, giving up our share would not take it away.
         Want::Nothing { .. } if !owners.is_empty() && foreign.is_empty() => Action::Remove,
@@ -263,6 +262,11 @@ fn action(facts: &TopologyFacts, mode: &Effective, plan: &KeyPlan, owners: &[Lab
         }
         _ => Action::Held(Hold::Owned(foreign.into_iter().map(str::to_owned).collect())),
     }
+}
+
+/// A manager's name, as it is shown; some have none.
+fn name_of(owner: &LabelOwner) -> &str {
+    if owner.manager.is_empty() { "(unnamed)" } else { &owner.manager }
 }
 
 /// Whether this owner is us: by server-side apply, as nobody else uses our name.

@@ -32,7 +32,10 @@ pub(super) fn judge(out: &mut Judgement, topology: &TopologyFacts, at: Timestamp
         }
         Fact::Unknown { cause, detail, at, .. } => {
             let message = format!("The own Node could not be read: {}.", detail.trim_end_matches('.'));
-            out.findings.push(Finding::unknown(TYPE, cause, Severity::Warn, *at, message));
+            for condition in [TYPE, ConditionType::NodeInitialized] {
+                let severity = if condition == TYPE { Severity::Warn } else { Severity::Info };
+                out.findings.push(Finding::unknown(condition, cause, severity, *at, message.as_str()));
+            }
         }
         Fact::Absent { source, at } => out.findings.push(
             Finding::new(TYPE, Status::Unknown, Severity::Warn, R::TopologyNodeMissing, *at, format!("There is no Node at {source}."))

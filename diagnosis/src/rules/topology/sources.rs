@@ -44,6 +44,7 @@ fn machine(facts: &TopologyFacts, plan: &TopologyPlan, at: Timestamp) -> Option<
             let message = format!("The labels stay as they are: {why}.");
             finding(Status::True, Severity::Info, R::TopologyStale, at, message)
         }
+        Fact::Known { value, .. } if value.unmatched.is_empty() => return instance(facts, why, at),
         Fact::Known { .. } | Fact::Absent { .. } => {
             let message = format!(
                 "The labels stay as they are, for which virtual machine this node is cannot be told: {why}."
@@ -54,18 +55,14 @@ fn machine(facts: &TopologyFacts, plan: &TopologyPlan, at: Timestamp) -> Option<
                  runs.",
             )
         }
-        // Then it is the instance metadata.
-        Fact::NotApplicable { .. } => match &facts.instance {
-            Fact::Unknown { cause, .. } => Finding::unknown(
-                TYPE,
-                cause,
-                Severity::Info,
-                at,
-                format!("The labels stay as they are: {why}."),
-            ),
-            _ => return None,
-        },
+        Fact::NotApplicable { .. } => return instance(facts, why, at),
     })
+}
+
+fn instance(facts: &TopologyFacts, why: &str, at: Timestamp) -> Option<Finding> {
+    let Fact::Unknown { cause, .. } = &facts.instance else { return None };
+    let message = format!("The labels stay as they are: {why}.");
+    Some(Finding::unknown(TYPE, cause, Severity::Info, at, message))
 }
 
 fn beta(plan: &TopologyPlan, kind: Kind, at: Timestamp) -> Option<Finding> {
