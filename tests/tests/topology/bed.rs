@@ -211,7 +211,18 @@ impl Bed {
                 return Ok((start.elapsed(), condition));
             }
             if start.elapsed() > LIMIT {
-                bail!("no {reason} with {words:?}; {}\n{}", self.conditions(), self.home.log());
+                bail!(
+                    "no {reason} with {words:?}; {}\n{}\n{}",
+                    self.conditions(),
+                    self.home.log(),
+                    fs::read_to_string(self.guest.log())
+                        .unwrap_or_default()
+                        .lines()
+                        .rev()
+                        .take(15)
+                        .collect::<Vec<_>>()
+                        .join("\n")
+                );
             }
             std::thread::sleep(Duration::from_millis(50));
         }

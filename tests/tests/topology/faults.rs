@@ -13,11 +13,14 @@ const GOOD: &str = "TopologyMatches";
 
 pub(crate) fn run(bed: &mut Bed, table: &mut Table) -> Result<()> {
     refused_by_node_restriction(bed, table)?;
+    bed.annotate(ZONE, json!("z2"))?;
+    bed.run("mode = \"auto\"")?;
+    bed.until(IN_SYNC, GOOD, &["z2"])?;
     values(bed, table)?;
+    servers(bed, table)?;
     machines(bed, table)?;
     rights(bed, table)?;
     credentials(bed, table)?;
-    servers(bed, table)?;
     taint(bed, table)?;
     verify(bed, table)
 }
