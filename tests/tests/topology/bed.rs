@@ -1,4 +1,5 @@
-//! Two API servers on one etcd, a Node, its virtual machine, and the agent of that Node.
+//! Two API servers with an etcd each (where one is shared, the other's writes leave a watch cache behind), a Node, its virtual
+//! machine, and the agent of that Node.
 
 use std::fs;
 use std::path::Path;
@@ -29,7 +30,7 @@ pub(crate) const CLOUD: &str = "etc/kubernetes/cloud-config";
 pub(crate) struct Bed {
     pub(crate) guest: KubeApiserver,
     pub(crate) host: KubeApiserver,
-    _etcd: EtcdCluster,
+    _etcds: [EtcdCluster; 2],
     pub(crate) admin: Identity,
     pub(crate) host_admin: Identity,
     pub(crate) cloud: Identity,
@@ -40,9 +41,9 @@ pub(crate) struct Bed {
 
 impl Bed {
     pub(crate) fn start(program: &Path) -> Result<Self> {
-        let etcd = EtcdCluster::start(1, Options::default())?;
-        let mut guest = serve(program, &etcd, "/guest")?;
-        let mut host = serve(program, &etcd, "/host")?;
+        let etcds = [EtcdCluster::start(1, Options::default())?, EtcdCluster::start(1, Options::default())?];
+        let mut guest = serve(program, &etcds[0])?;
+        let mut host = serve(program, &etcds[1])?;
         let (admin, host_admin) = (guest.admin()?, host.admin()?);
         for (server, who) in [(&mut guest, &admin), (&mut host, &host_admin)] {
             println!("kube-apiserver is ready after {:.1?}", server.wait_until_ready(who, LIMIT)?);
@@ -51,7 +52,7 @@ impl Bed {
         let home = AgentHome::new(folder.path(), "n1")?;
         let cloud = host.identity("guest-cloud", &[])?;
         let bed =
-            Self { guest, host, _etcd: etcd, admin, host_admin, cloud, home, agent: None, _folder: folder };
+            Self { guest, host, _etcds: etcds, admin, host_admin, cloud, home, agent: None, _folder: folder };
         for name in ["n1", "n2"] {
             let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
             bed.guest_send("POST", "/api/v1/nodes", "application/json", &node)?;
@@ -272,7 +273,7 @@ fn send(
     Ok(serde_json::from_str(&answer)?)
 }
 
-fn serve(program: &Path, etcd: &EtcdCluster, prefix: &str) -> Result<KubeApiserver> {
+fn serve(program: &Path, etcd: &EtcdCluster) -> Result<KubeApiserver> {
     let free = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let settings = Settings {
         etcd: Etcd {
@@ -283,10 +284,7 @@ fn serve(program: &Path, etcd: &EtcdCluster, prefix: &str) -> Result<KubeApiserv
         },
         listen: free,
         serving: None,
-        flags: vec![
-            format!("--etcd-prefix={prefix}"),
-            "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".to_owned(),
-        ],
+        flags: vec!["--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".to_owned()],
     };
     KubeApiserver::start(program, settings)
 }

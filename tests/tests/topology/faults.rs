@@ -17,10 +17,10 @@ pub(crate) fn run(bed: &mut Bed, table: &mut Table) -> Result<()> {
     bed.run("mode = \"auto\"")?;
     bed.until(IN_SYNC, GOOD, &["z2"])?;
     values(bed, table)?;
-    servers(bed, table)?;
     machines(bed, table)?;
     rights(bed, table)?;
     credentials(bed, table)?;
+    servers(bed, table)?;
     taint(bed, table)?;
     verify(bed, table)
 }

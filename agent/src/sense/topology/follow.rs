@@ -21,6 +21,8 @@ use crate::sense::{SenseContext, host};
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// Pause where there is nothing to read.
 const REST: Duration = Duration::from_secs(30);
+/// A watch that lasted for less is followed by as long a pause.
+const SHORT: Duration = Duration::from_secs(2);
 /// All machines are looked at again after so long: another may have come to have the same MAC.
 const LOOK_AGAIN: Duration = Duration::from_secs(600);
 
@@ -84,7 +86,7 @@ async fn follow_node(cx: SenseContext, settings: TopologySettings, out: Sender<F
             Some(Ok(way)) => way,
             Some(Err(why)) => {
                 let rest = rests(&why);
-                out.send_replace(why);
+                out.send_replace(*why);
                 if rest {
                     sleep(REST).await
                 } else {
@@ -148,13 +150,29 @@ async fn one_round(
     let what = format!("watch nodes with metadata.name={name} at {}", session.server());
     let since = machine::version(&object);
     drop(object);
-    session
+    let begun = Instant::now();
+    let watched = session
         .watch(&what, nodes.watch(&only, &since), |event| match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => tell(&object),
             WatchEvent::Deleted(_) => drop(out.send_replace(Fact::absent(source, cx.now()))),
             WatchEvent::Bookmark(_) | WatchEvent::Error(_) => {}
         })
-        .await?;
+        .await;
+    watched_for(begun, watched).await
+}
+
+/// A watch that a server ends at once is no news, and not to be asked for again and again; what was read stands.
+async fn watched_for(
+    begun: Instant,
+    watched: Result<(), crate::net::Failure>,
+) -> Result<bool, crate::net::Failure> {
+    match watched {
+        Err(failure) if failure.cause != UnknownCause::Unreachable => return Err(failure),
+        _ => {}
+    }
+    if begun.elapsed() < SHORT {
+        sleep(SHORT).await;
+    }
     Ok(true)
 }
 
@@ -193,7 +211,7 @@ async fn follow_machine(
             }
             Some(Err(why)) => {
                 let rest = rests(&why);
-                out.send_replace(why);
+                out.send_replace(*why);
                 if rest {
                     sleep(REST).await
                 } else {
@@ -243,7 +261,7 @@ async fn machine_round(
             Ok(found) => *mine = Some((found, Instant::now())),
             Err(none) => {
                 *mine = None;
-                tell(none);
+                tell(*none);
                 return Ok(false);
             }
         }
@@ -260,9 +278,11 @@ async fn machine_round(
         Some(machine) => tell(machine),
         None => gone = true,
     });
-    watched.await?;
+    let begun = Instant::now();
+    let watched = watched.await;
     if gone {
         *mine = None;
+        return Ok(true);
     }
-    Ok(true)
+    watched_for(begun, watched).await
 }

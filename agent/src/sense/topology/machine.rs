@@ -37,7 +37,7 @@ pub(super) struct Way {
 
 /// The cloud provider's kubeconfig, in either of its places (`facts/harvester-topology.md`, 7), or the one that is
 /// configured. Blocking.
-pub(super) fn way(cx: &SenseContext, settings: &TopologySettings) -> Result<Way, Fact<MachineTopology>> {
+pub(super) fn way(cx: &SenseContext, settings: &TopologySettings) -> Result<Way, Box<Fact<MachineTopology>>> {
     let (paths, purpose) = match &settings.harvester_kubeconfig {
         Some(path) => (vec![path.clone()], Purpose::Configured),
         None => {
@@ -50,12 +50,13 @@ pub(super) fn way(cx: &SenseContext, settings: &TopologySettings) -> Result<Way,
         let Some(found) = credentials::read_file(cx, &path, purpose.clone()) else { continue };
         let source = path.display().to_string();
         let unusable = |cause: UnknownCause, why: &str| {
-            Fact::unknown(cause, format!("{source} cannot be used: {why}"), source.as_str(), cx.now())
+            let why = format!("{source} cannot be used: {why}");
+            Box::new(Fact::unknown(cause, why, source.as_str(), cx.now()))
         };
         let content = match found.facts.content {
             Fact::Known { value, .. } => value,
             Fact::Unknown { cause, detail, source, at } => {
-                return Err(Fact::Unknown { cause, detail, source, at });
+                return Err(Box::new(Fact::Unknown { cause, detail, source, at }));
             }
             _ => return Err(unusable(UnknownCause::InvalidInput, "there is no such file")),
         };
@@ -67,10 +68,8 @@ pub(super) fn way(cx: &SenseContext, settings: &TopologySettings) -> Result<Way,
         let namespace = if content.namespace.is_empty() { "default".to_owned() } else { content.namespace };
         return Ok(Way { access, namespace });
     }
-    Err(Fact::not_applicable(
-        "no kubeconfig of Harvester's cloud provider is here, and [topology] names none",
-        cx.now(),
-    ))
+    let why = "no kubeconfig of Harvester's cloud provider is here, and [topology] names none";
+    Err(Box::new(Fact::not_applicable(why, cx.now())))
 }
 
 /// The machine that was found.
@@ -113,7 +112,7 @@ impl Machines {
         &mut self,
         host: &HostFacts,
         node: &str,
-    ) -> Result<Result<Mine, MachineTopology>, Failure> {
+    ) -> Result<Result<Mine, Box<MachineTopology>>, Failure> {
         let running = self.each(true, |item| {
             serde_json::from_value::<VirtualMachineInstance>(item).ok().map(|vmi| Vm::from(&vmi))
         });
@@ -129,13 +128,15 @@ impl Machines {
         };
         let found = chosen(&running, &marks);
         if !matches!(&found, Err(none) if none.candidates.is_empty()) {
-            return Ok(found.map_err(|none| MachineTopology { namespace: self.namespace.clone(), ..none }));
+            return Ok(
+                found.map_err(|none| MachineTopology { namespace: self.namespace.clone(), ..*none }.into())
+            );
         }
         // Nothing runs that is this node: perhaps it stands there stopped.
         let stopped = self
             .each(false, |item| serde_json::from_value::<VirtualMachine>(item).ok().map(|vm| Vm::from(&vm)));
         let stopped = stopped.await?;
-        Ok(Err(match chosen(&stopped, &marks) {
+        Ok(Err(Box::new(match chosen(&stopped, &marks) {
             Ok(mine) => MachineTopology {
                 namespace: self.namespace.clone(),
                 name: mine.name,
@@ -143,8 +144,8 @@ impl Machines {
                 stopped: true,
                 ..MachineTopology::default()
             },
-            Err(none) => MachineTopology { namespace: self.namespace.clone(), ..none },
-        }))
+            Err(none) => MachineTopology { namespace: self.namespace.clone(), ..*none },
+        })))
     }
 
     async fn each(&mut self, running: bool, keep: impl Fn(Value) -> Option<Vm>) -> Result<Vec<Vm>, Failure> {
@@ -206,11 +207,11 @@ pub(super) fn version(object: &Value) -> String {
 }
 
 /// The one machine that is this node; or what was found instead.
-fn chosen(all: &[Vm], node: &NodeMarks<'_>) -> Result<Mine, MachineTopology> {
+fn chosen(all: &[Vm], node: &NodeMarks<'_>) -> Result<Mine, Box<MachineTopology>> {
     let marks: Vec<_> = all.iter().map(Vm::marks).collect();
     let identified = identify(&marks, std::slice::from_ref(node));
     let none = |candidates: Vec<String>, unmatched: String| {
-        Err(MachineTopology { candidates, unmatched, ..MachineTopology::default() })
+        Err(Box::new(MachineTopology { candidates, unmatched, ..MachineTopology::default() }))
     };
     match Vms::of(&identified, 0) {
         Vms::One(place) => {

@@ -29,7 +29,7 @@ pub(crate) struct Way {
 
 /// The first kubeconfig of a kubelet that is here (`facts/rke2-k3s-on-disk.md`, 1 and 10), or the one that is configured;
 /// what is in the way as a fact. Blocking.
-pub(crate) fn way(cx: &SenseContext, settings: &TopologySettings) -> Result<Way, Fact<NodeTopology>> {
+pub(crate) fn way(cx: &SenseContext, settings: &TopologySettings) -> Result<Way, Box<Fact<NodeTopology>>> {
     let (paths, purpose) = match &settings.kubeconfig {
         Some(path) => (vec![path.clone()], Purpose::Configured),
         None => (kubelets(cx), Purpose::Admin),
@@ -40,7 +40,7 @@ pub(crate) fn way(cx: &SenseContext, settings: &TopologySettings) -> Result<Way,
         let content = match found.facts.content {
             Fact::Known { value, .. } => value,
             Fact::Unknown { cause, detail, source, at } => {
-                return Err(Fact::Unknown { cause, detail, source, at });
+                return Err(Box::new(Fact::Unknown { cause, detail, source, at }));
             }
             // Named and not there, or one of another kind.
             _ => return Err(unusable(cx, "there is no such file", &source)),
@@ -55,11 +55,13 @@ pub(crate) fn way(cx: &SenseContext, settings: &TopologySettings) -> Result<Way,
         let name = name.ok_or_else(|| unusable(cx, "it does not say which Node this is", &source))?;
         return Ok(Way { access, name });
     }
-    Err(Fact::not_applicable("no kubelet's kubeconfig of RKE2, K3s, RKE1 or kubeadm is here", cx.now()))
+    let why = "no kubelet's kubeconfig of RKE2, K3s, RKE1 or kubeadm is here";
+    Err(Box::new(Fact::not_applicable(why, cx.now())))
 }
 
-fn unusable(cx: &SenseContext, why: &str, source: &str) -> Fact<NodeTopology> {
-    Fact::unknown(UnknownCause::InvalidInput, format!("{source} cannot be used: {why}"), source, cx.now())
+fn unusable(cx: &SenseContext, why: &str, source: &str) -> Box<Fact<NodeTopology>> {
+    let why = format!("{source} cannot be used: {why}");
+    Box::new(Fact::unknown(UnknownCause::InvalidInput, why, source, cx.now()))
 }
 
 fn kubelets(cx: &SenseContext) -> Vec<PathBuf> {

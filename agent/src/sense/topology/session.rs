@@ -40,7 +40,19 @@ impl Session {
         &mut self,
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<Answered, Failure> {
+        let is_kept = self.connection.is_some();
         let request = self.ready(request).await?;
+        match self.exchange(request.clone()).await {
+            // A server may close what it kept open, at any time; that says nothing of the next connection.
+            Err(failure) if is_kept && failure.cause == UnknownCause::Unreachable => {
+                self.connection = Some(self.access.open().await?);
+                self.exchange(request).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn exchange(&mut self, request: http::Request<Bytes>) -> Result<Answered, Failure> {
         let connection = self.connection.as_mut().ok_or_else(closed)?;
         let limits = Limits { body: LARGEST, deadline: STEP };
         match connection.exchange(request, limits).await {
