@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use outrider_protocol::{BalancerMode, Check, Profile};
+use outrider_protocol::{BalancerMode, Check, Profile, TopologyMode};
 
 use super::*;
 
