@@ -16,6 +16,7 @@ use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::os::fd::OwnedFd;
 
+use outrider_protocol::{BETA_REGION, BETA_ZONE, REGION, ZONE};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use serde_json::{Value, json};
 
@@ -24,7 +25,7 @@ use crate::sense::credentials::kubeconfig_excerpt;
 use crate::sense::environment_file::assignments;
 use crate::sense::etcd::flags as etcd_flags;
 use crate::sense::rancher::{
-    DATASTORE, KUBELET_ARG, SERVER, flag_of, flags, mapping, scheme, service_lines, split, words,
+    DATASTORE, KUBELET_ARG, NODE_LABEL, SERVER, flag_of, flags, mapping, scheme, service_lines, split, words,
 };
 use crate::sense::rancher_agent;
 
@@ -123,7 +124,7 @@ fn rancher(all: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
 
 /// What is passed of the value of a flag in a configuration.
 fn passed(flag: &str, value: Value) -> Value {
-    if !matches!(flag, DATASTORE | SERVER | KUBELET_ARG) {
+    if !matches!(flag, DATASTORE | SERVER | KUBELET_ARG | NODE_LABEL) {
         return value;
     }
     let mut kept = words(&value).into_iter().filter_map(|word| Some(Value::from(kept_of(flag, &word)?)));
@@ -146,6 +147,11 @@ fn kept_of(flag: &str, value: &str) -> Option<String> {
         }
         // Only the argument that names the `resolv.conf` of pods.
         KUBELET_ARG => value.trim_start_matches('-').starts_with("resolv-conf=").then(|| value.to_owned()),
+        // Only labels of topology: others may hold anything.
+        NODE_LABEL => {
+            let of_topology = |(key, _): &(&str, &str)| [REGION, ZONE, BETA_REGION, BETA_ZONE].contains(key);
+            value.split_once('=').filter(of_topology).map(|_| value.to_owned())
+        }
         _ => Some(value.to_owned()),
     }
 }

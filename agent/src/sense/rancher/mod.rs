@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use outrider_protocol::{Distribution, UnknownCause};
 
-pub(crate) use options::{DATASTORE, KUBELET_ARG, SERVER, flag_of, flags, mapping, words};
+pub(crate) use options::{DATASTORE, KUBELET_ARG, NODE_LABEL, SERVER, flag_of, flags, mapping, words};
 pub use options::{Options, scheme};
 pub(crate) use unit::{UNIT_FOLDERS, service_lines, split};
 

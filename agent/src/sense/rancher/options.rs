@@ -12,7 +12,7 @@ pub(crate) const SERVER: &str = "server";
 /// Arguments of the kubelet, of which some may be secret.
 pub(crate) const KUBELET_ARG: &str = "kubelet-arg";
 /// Labels that the kubelet gives its Node.
-const NODE_LABEL: &str = "node-label";
+pub(crate) const NODE_LABEL: &str = "node-label";
 /// Most values of one flag.
 const MAX_VALUES: usize = 64;
 
