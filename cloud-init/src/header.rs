@@ -90,7 +90,15 @@ pub fn recognise(userdata: &[u8]) -> (Kind, Vec<Finding>) {
         let finding = Finding::warn("TextBeforeHeader", 1, &message, "delete everything before the header");
         findings.push(finding.of(Versions::Before(TRIMS)));
     }
-    let kind = kind_of(line.trim_end(), trimmed, first_line, &mut findings);
+    let mut kind = kind_of(line.trim_end(), trimmed, first_line, &mut findings);
+    if kind == Kind::Multipart && trimmed.len() != text.len() {
+        // A blank line ends the headers before the first one (B25; Python's email package reads it so).
+        kind = Kind::Ignored;
+        let message =
+            "blanks stand before the MIME headers, so that they are none; all of the document is ignored";
+        let cure = "delete everything before the first header";
+        findings = vec![Finding::error("MimeHeadersMissing", 1, message, cure)];
+    }
     if matches!(kind, Kind::Script | Kind::Multipart) && text.contains("\r\n") {
         let message =
             "carriage returns at the ends of lines: the interpreter takes them for part of the command";

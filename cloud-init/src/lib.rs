@@ -3,6 +3,7 @@
 //! Userdata is half ignored without a word when its header is wrong; [`header`] says which half and why. [`size`]
 //! counts what KubeVirt counts; [`lint`](mod@lint) reads the whole document the way cloud-init's PyYAML does.
 
+pub mod construct;
 pub mod header;
 pub mod lint;
 pub mod merge;

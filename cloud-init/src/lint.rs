@@ -9,10 +9,11 @@ mod keys;
 mod multipart;
 mod rancher;
 pub(crate) mod secrets;
-mod shell;
+pub(crate) mod shell;
 mod units;
 mod users;
 
+use crate::construct;
 use crate::header::{self, Kind};
 use crate::platform::Platform;
 use crate::scalar::{Meaning, meaning};
@@ -146,6 +147,9 @@ fn cloud_config(text: &str, context: &Context, findings: &mut Vec<Finding>) {
         return findings
             .push(Finding::error("NotAMapping", root.line, message, "key: value lines").at(&root));
     }
+    if let Err(error) = construct::check(&root) {
+        return findings.push(unreadable(&error));
+    }
     tabs(text, &root, findings);
     duplicates(&root, findings);
     let root = if root.has_aliases() {
@@ -251,8 +255,21 @@ pub(crate) fn quoted_cure(before: &str, text: &str) -> String {
     }
 }
 
+/// It parses, and PyYAML makes no values of it.
+fn unreadable(error: &yaml::Error) -> Finding {
+    let message =
+        format!("cloud-init's YAML reader stops at {}; nothing in the file would be applied", error.message);
+    let cure = "quote it where it is text, and otherwise correct it";
+    Finding { column: error.column, ..Finding::error("NotYaml", error.line, message, cure) }
+}
+
 /// B9: nothing of a file that does not parse is applied. Two colons in one entry are the usual cause.
 fn unparsable(text: &str, error: &yaml::Error) -> Finding {
+    if error.limit {
+        let message = format!("the file is {}, which is not judged; cloud-init may read it", error.message);
+        let finding = Finding::error("NestedTooDeep", error.line, message, "write it flatter");
+        return Finding { column: error.column, ..finding };
+    }
     let line = text.lines().nth(error.line.saturating_sub(1)).unwrap_or_default();
     let entry =
         line.trim_start().strip_prefix("- ").map(str::trim_end).filter(|e| e.matches(": ").count() > 1);

@@ -2,6 +2,8 @@
 //!
 //! Rules: the implicit resolvers of PyYAML's `resolver.py`, as published at yaml.org/type for YAML 1.1.
 
+use std::ops::RangeInclusive;
+
 /// The type a plain scalar resolves to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Meaning {
@@ -113,35 +115,69 @@ fn is_float(text: &str, digits: &str) -> bool {
 }
 
 fn is_timestamp(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    let shape = |pattern: &str, at: usize| {
-        pattern.bytes().enumerate().all(|(i, p)| match bytes.get(at + i) {
-            Some(b) if p == b'd' => b.is_ascii_digit(),
-            Some(b) => *b == p,
-            None => false,
-        })
-    };
-    if shape("dddd-dd-dd", 0) && bytes.len() == 10 {
-        return true;
+    Timestamp::read(text).is_some_and(|time| time.clock.is_some() || text.len() == "2026-11-30".len())
+}
+
+/// A date or time taken apart, in range or not (PyYAML's constructor.py, `timestamp_regexp`).
+pub(crate) struct Timestamp {
+    date: [u32; 3],
+    clock: Option<[u32; 3]>,
+    /// Hours and minutes of the zone.
+    zone: [u32; 2],
+}
+
+impl Timestamp {
+    /// The parts of `text`; `None` where it is neither a date nor a time.
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        let (year, rest) = digits(text, "", 4..=4)?;
+        let (month, rest) = digits(rest, "-", 1..=2)?;
+        let (day, rest) = digits(rest, "-", 1..=2)?;
+        let mut out = Self { date: [year, month, day], clock: None, zone: [0, 0] };
+        if rest.is_empty() {
+            return Some(out);
+        }
+        let time = rest.strip_prefix(['T', 't']).unwrap_or_else(|| rest.trim_start_matches([' ', '\t']));
+        if time.len() == rest.len() {
+            return None;
+        }
+        let (hour, rest) = digits(time, "", 1..=2)?;
+        let (minute, rest) = digits(rest, ":", 2..=2)?;
+        let (second, rest) = digits(rest, ":", 2..=2)?;
+        out.clock = Some([hour, minute, second]);
+        let rest = rest
+            .strip_prefix('.')
+            .map_or(rest, |fraction| fraction.trim_start_matches(|c: char| c.is_ascii_digit()));
+        let zone = rest.trim_start_matches([' ', '\t']);
+        if rest.is_empty() || zone == "Z" {
+            return Some(out);
+        }
+        let (hours, rest) = digits(zone.strip_prefix(['+', '-'])?, "", 1..=2)?;
+        let (minutes, rest) = if rest.is_empty() { (0, rest) } else { digits(rest, ":", 2..=2)? };
+        out.zone = [hours, minutes];
+        rest.is_empty().then_some(out)
     }
-    let Some((date, time)) = text.split_once(['T', 't', ' ', '\t']) else { return false };
-    let mut numbers = date.split('-');
-    let (year, month, day) = (numbers.next(), numbers.next(), numbers.next());
-    let short = |n: Option<&str>| {
-        n.is_some_and(|n| (1..=2).contains(&n.len()) && n.bytes().all(|b| b.is_ascii_digit()))
-    };
-    let dated = year.is_some_and(|y| y.len() == 4 && y.bytes().all(|b| b.is_ascii_digit()));
-    let clock: Vec<&str> = time.trim_start().splitn(3, ':').collect();
-    let two = |n: &str| n.len() >= 2 && n.as_bytes()[..2].iter().all(u8::is_ascii_digit);
-    dated
-        && short(month)
-        && short(day)
-        && numbers.next().is_none()
-        && clock.len() == 3
-        && short(Some(clock[0]))
-        && clock[1].len() == 2
-        && two(clock[1])
-        && two(clock[2])
+
+    /// Whether there is such a day and such a time; Python refuses the others.
+    pub(crate) fn exists(&self) -> bool {
+        let [year, month, day] = self.date;
+        let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+        let days = match month {
+            2 => 28 + u32::from(leap),
+            4 | 6 | 9 | 11 => 30,
+            1..=12 => 31,
+            _ => 0,
+        };
+        let clock = self.clock.is_none_or(|[hour, minute, second]| hour < 24 && minute < 60 && second < 60);
+        year > 0 && (1..=days).contains(&day) && clock && self.zone[0] * 60 + self.zone[1] < 24 * 60
+    }
+}
+
+/// The number behind `mark`, and what stands behind it.
+fn digits<'a>(text: &'a str, mark: &str, count: RangeInclusive<usize>) -> Option<(u32, &'a str)> {
+    let text = text.strip_prefix(mark)?;
+    let length = text.bytes().take(*count.end()).take_while(u8::is_ascii_digit).count();
+    let (number, rest) = text.split_at(length);
+    if count.contains(&length) { Some((number.parse().ok()?, rest)) } else { None }
 }
 
 #[cfg(test)]

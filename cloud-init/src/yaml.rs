@@ -3,7 +3,7 @@
 //! The parser is granit-parser, in the mode that is compatible with PyYAML. Aliases stay aliases: nothing is expanded,
 //! so a bomb of them costs no more than its bytes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use granit_parser::{Event, Parser, ScalarStyle, Span, StructureStyle};
@@ -26,6 +26,8 @@ pub struct Node {
     pub decorated: bool,
     /// Number of its anchor, 0 for none.
     pub anchor: usize,
+    /// Name of its tag where it has one of YAML's own, such as `int`.
+    pub tag: Option<&'static str>,
 }
 
 /// What a node holds.
@@ -65,13 +67,21 @@ pub struct Error {
     pub column: usize,
     /// What the parser says.
     pub message: String,
+    /// It is a limit of ours: PyYAML may read the text.
+    pub limit: bool,
+}
+
+impl Error {
+    pub(crate) fn at(node: &Node, message: impl Into<String>) -> Self {
+        Self { line: node.line, column: node.column, message: message.into(), limit: false }
+    }
 }
 
 impl Node {
     /// A quoted scalar that stands nowhere.
     pub(crate) fn quoted(text: &str) -> Self {
         let value = Value::Scalar { text: text.to_owned(), plain: false };
-        Self { value, span: 0..0, line: 0, column: 0, decorated: false, anchor: 0 }
+        Self { value, span: 0..0, line: 0, column: 0, decorated: false, anchor: 0, tag: None }
     }
 
     /// The text of a scalar.
@@ -109,6 +119,11 @@ impl Node {
         Self { value: Value::Alias(0), span: self.span.clone(), ..*self }
     }
 
+    /// The key `<<`, whose value's pairs a mapping takes in.
+    pub fn is_merge_key(&self) -> bool {
+        matches!(&self.value, Value::Scalar { text, plain: true } if text == "<<" && self.tag.is_none())
+    }
+
     /// An alias or a merge key stands somewhere in it.
     pub fn has_aliases(&self) -> bool {
         match &self.value {
@@ -117,7 +132,7 @@ impl Node {
             Value::Sequence { items, .. } => items.iter().any(Node::has_aliases),
             Value::Mapping { pairs, .. } => pairs
                 .iter()
-                .any(|(key, value)| key.text() == Some("<<") || key.has_aliases() || value.has_aliases()),
+                .any(|(key, value)| key.is_merge_key() || key.has_aliases() || value.has_aliases()),
         }
     }
 
@@ -135,7 +150,7 @@ pub fn expand(root: &Node, budget: usize) -> Result<Node, Error> {
     Expander { anchors, open: Vec::new(), left: budget }.node(root)
 }
 
-fn collect<'a>(node: &'a Node, anchors: &mut BTreeMap<usize, &'a Node>) {
+pub(crate) fn collect<'a>(node: &'a Node, anchors: &mut BTreeMap<usize, &'a Node>) {
     if node.anchor != 0 {
         anchors.insert(node.anchor, node);
     }
@@ -158,8 +173,7 @@ struct Expander<'a> {
 
 impl Expander<'_> {
     fn node(&mut self, node: &Node) -> Result<Node, Error> {
-        let refuse =
-            |message: &str| Err(Error { line: node.line, column: node.column, message: message.to_owned() });
+        let refuse = |message: &str| Err(Error::at(node, message));
         self.left = match self.left.checked_sub(1) {
             Some(left) if self.open.len() <= MAX_DEPTH => left,
             _ => return refuse("aliases stand for more than can be meant"),
@@ -196,14 +210,15 @@ impl Expander<'_> {
         if node.anchor == 0 { self.node(node) } else { self.inside(node.anchor, node) }
     }
 
-    /// Merged keys come first and give way to the mapping's own; of several sources the first one wins.
+    /// Merged keys come first and give way to the mapping's own; of the sources of one `<<` the first wins, of several `<<`
+    /// the last (PyYAML: `flatten_mapping` in constructor.py).
     fn pairs(&mut self, pairs: &[(Node, Node)]) -> Result<Vec<(Node, Node)>, Error> {
-        let is_merge = |key: &Node| matches!(&key.value, Value::Scalar { text, plain: true } if text == "<<");
         let mut own = Vec::with_capacity(pairs.len());
-        let mut merged: Vec<(Node, Node)> = Vec::new();
+        let mut merged: Vec<Option<(Node, Node)>> = Vec::new();
+        let mut place: HashMap<String, usize> = HashMap::new();
         for (key, value) in pairs {
             let value = self.child(value)?;
-            if !is_merge(key) {
+            if !key.is_merge_key() {
                 own.push((self.child(key)?, value));
                 continue;
             }
@@ -212,17 +227,21 @@ impl Expander<'_> {
                 Value::Sequence { items, .. } => items.into_iter().filter_map(Node::into_pairs).collect(),
                 _ => Vec::new(),
             };
-            for (key, value) in sources.into_iter().flatten() {
-                if !merged.iter().any(|(known, _)| known.text().is_some() && known.text() == key.text()) {
-                    merged.push((key, value));
+            for (key, value) in sources.into_iter().rev().flatten() {
+                if let Some(name) = key.text()
+                    && let Some(old) = place.insert(name.to_owned(), merged.len())
+                {
+                    merged[old] = None;
                 }
+                merged.push(Some((key, value)));
             }
         }
-        merged.retain(|(key, _)| {
-            !own.iter().any(|(mine, _)| mine.text().is_some() && mine.text() == key.text())
-        });
-        merged.extend(own);
-        Ok(merged)
+        for name in own.iter().filter_map(|(key, _)| key.text()) {
+            if let Some(at) = place.get(name) {
+                merged[*at] = None;
+            }
+        }
+        Ok(merged.into_iter().flatten().chain(own).collect())
     }
 }
 
@@ -234,14 +253,15 @@ pub fn parse(text: &str) -> Result<Option<Node>, Error> {
             line: e.marker().line(),
             column: e.marker().col() + 1,
             message: e.info(),
+            limit: false,
         })?;
         builder.take(event, span)?;
     }
     Ok(builder.root)
 }
 
-/// Tags that cloud-init's loader, PyYAML's safe one with `python/unicode` added, makes values of.
-fn constructed(tag: &str) -> bool {
+/// The tag's name, where cloud-init's loader, PyYAML's safe one with `python/unicode` added, makes values of it.
+fn constructed(tag: &str) -> Option<&'static str> {
     const KNOWN: [&str; 13] = [
         "null",
         "bool",
@@ -257,8 +277,8 @@ fn constructed(tag: &str) -> bool {
         "map",
         "python/unicode",
     ];
-    let name = tag.strip_prefix("tag:yaml.org,2002:").or_else(|| tag.strip_prefix("!!"));
-    tag == "!" || name.is_some_and(|name| KNOWN.contains(&name))
+    let name = tag.strip_prefix("tag:yaml.org,2002:").or_else(|| tag.strip_prefix("!!"))?;
+    KNOWN.into_iter().find(|known| *known == name)
 }
 
 enum Open {
@@ -275,12 +295,18 @@ impl Builder {
     fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), Error> {
         let decorated = event.anchor_id().is_some() || event.tag().is_some();
         let anchor = event.anchor_id().unwrap_or(0);
-        // `!!str 010` is text as if it were quoted.
-        let text_by_tag = event.tag().is_some_and(|tag| matches!(tag.suffix(), "str" | ""));
-        if let Some(tag) = event.tag().filter(|tag| !constructed(&tag.to_string())) {
-            let message = format!("the tag {tag} is none that cloud-init's reader knows");
-            return Err(Error { line: span.start.line(), column: span.start.col() + 1, message });
+        let refuse = |message: String| {
+            Err(Error { line: span.start.line(), column: span.start.col() + 1, message, limit: false })
+        };
+        let written = event.tag().map(ToString::to_string);
+        // A lone `!` leaves the meaning to the text.
+        let tag = written.as_deref().filter(|tag| *tag != "!").map(|tag| constructed(tag).ok_or(tag));
+        if let Some(Err(tag)) = tag {
+            return refuse(format!("the tag {tag} is none that cloud-init's reader knows"));
         }
+        let tag = tag.and_then(Result::ok);
+        // `!!str 010` is text as if it were quoted.
+        let text_by_tag = matches!(tag, Some("str" | "python/unicode"));
         let node = |value| Node {
             value,
             span: span.byte_range().unwrap_or_default(),
@@ -288,14 +314,20 @@ impl Builder {
             column: span.start.col() + 1,
             decorated,
             anchor,
+            tag,
         };
         match event {
             Event::DocumentStart(..) if self.root.is_some() => {
-                let message = "a second document; cloud-init reads one".to_owned();
-                return Err(Error { line: span.start.line(), column: 1, message });
+                return refuse("a second document; cloud-init reads one".to_owned());
             }
             Event::Scalar(text, style, ..) => {
-                let plain = style == ScalarStyle::Plain && !text_by_tag;
+                let plain = style == ScalarStyle::Plain;
+                if plain && self.in_flow() && (text.contains('?') || text.starts_with(':')) {
+                    return refuse(
+                        "unquoted text in brackets that holds a ? or begins with a colon".to_owned(),
+                    );
+                }
+                let plain = plain && !text_by_tag;
                 self.put(node(Value::Scalar { text: text.into_owned(), plain }));
             }
             Event::Alias(anchor) => self.put(Node { anchor: 0, ..node(Value::Alias(anchor)) }),
@@ -315,10 +347,19 @@ impl Builder {
         Ok(())
     }
 
+    /// Inside brackets, where PyYAML reads `?` and a colon at the start as marks of a mapping.
+    fn in_flow(&self) -> bool {
+        self.open.last().is_some_and(|open| {
+            let (Open::Sequence(node, _) | Open::Mapping(node, ..)) = open;
+            matches!(node.value, Value::Sequence { flow: true, .. } | Value::Mapping { flow: true, .. })
+        })
+    }
+
     fn push(&mut self, open: Open, span: &Span) -> Result<(), Error> {
         if self.open.len() == MAX_DEPTH {
             let message = format!("nested deeper than {MAX_DEPTH} levels");
-            return Err(Error { line: span.start.line(), column: span.start.col() + 1, message });
+            let (line, column) = (span.start.line(), span.start.col() + 1);
+            return Err(Error { line, column, message, limit: true });
         }
         self.open.push(open);
         Ok(())

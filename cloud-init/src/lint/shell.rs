@@ -2,33 +2,33 @@
 
 /// One command of a line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Simple {
+pub(crate) struct Simple {
     /// Its words without quotes, behind assignments, keywords, `sudo` and `env`.
-    pub(super) words: Vec<String>,
+    pub(crate) words: Vec<String>,
     /// It is sent to the background.
-    pub(super) background: bool,
+    pub(crate) background: bool,
     /// It is the condition of a loop (`while`, `until`).
-    pub(super) loops: bool,
+    pub(crate) loops: bool,
 }
 
 impl Simple {
     /// Name of the program, without its folder.
-    pub(super) fn program(&self) -> &str {
+    pub(crate) fn program(&self) -> &str {
         self.words.first().map(|w| w.rsplit('/').next().unwrap_or(w)).unwrap_or_default()
     }
 
     /// Words behind the program.
-    pub(super) fn rest(&self) -> &[String] {
+    pub(crate) fn rest(&self) -> &[String] {
         self.words.get(1..).unwrap_or_default()
     }
 
     /// One of the words behind the program is `word`.
-    pub(super) fn has(&self, word: &str) -> bool {
+    pub(crate) fn has(&self, word: &str) -> bool {
         self.rest().iter().any(|w| w == word)
     }
 
     /// Words behind the program that are no options.
-    pub(super) fn operands(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn operands(&self) -> impl Iterator<Item = &str> {
         self.rest().iter().map(String::as_str).filter(|word| !word.starts_with('-'))
     }
 }
@@ -37,14 +37,14 @@ impl Simple {
 const MAX_DEPTH: usize = 3;
 
 /// The commands of a text as a shell would run it.
-pub(super) fn of_text(text: &str) -> Vec<Simple> {
+pub(crate) fn of_text(text: &str) -> Vec<Simple> {
     let mut out = Vec::new();
     read(text, MAX_DEPTH, &mut out);
     out
 }
 
 /// The commands of an argument list.
-pub(super) fn of_words(words: &[&str]) -> Vec<Simple> {
+pub(crate) fn of_words(words: &[&str]) -> Vec<Simple> {
     let mut out = Vec::new();
     push(words.iter().map(|w| (*w).to_owned()).collect(), false, MAX_DEPTH, &mut out);
     out

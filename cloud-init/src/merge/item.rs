@@ -1,8 +1,9 @@
 //! Text of list items and keys as it goes into a document, and what a node means.
 
 use super::splice::{line_behind, line_start};
-use crate::lint::secrets;
+use crate::lint::is_null;
 use crate::scalar::{Meaning, meaning};
+use crate::schema;
 use crate::yaml::{self, Node, Value};
 
 /// A document that is read from: its text and tree.
@@ -174,6 +175,13 @@ fn double_quoted(text: &str) -> String {
 
 /// A node on one line, its meaning kept: plain scalars stay as they were written.
 pub(super) fn flow(node: &Node) -> String {
+    match node.tag {
+        None | Some("str" | "python/unicode") => untagged(node),
+        Some(tag) => format!("!!{tag} {}", untagged(node)),
+    }
+}
+
+fn untagged(node: &Node) -> String {
     match &node.value {
         Value::Scalar { text, plain: true } if meaning(text) != Meaning::Text => text.clone(),
         Value::Scalar { text, .. } => quoted_if_needed(text),
@@ -191,6 +199,13 @@ pub(super) fn flow(node: &Node) -> String {
 
 /// What a node means under YAML 1.1, as text: equal texts mean the same.
 pub(super) fn canonical(node: &Node) -> String {
+    match node.tag {
+        None | Some("str" | "python/unicode") => meant(node),
+        Some(tag) => format!("<{tag} {}>", meant(node)),
+    }
+}
+
+fn meant(node: &Node) -> String {
     match &node.value {
         Value::Scalar { text, plain: true } => match meaning(text) {
             Meaning::Text => format!("{text:?}"),
@@ -213,11 +228,26 @@ pub(super) fn canonical(node: &Node) -> String {
     }
 }
 
-/// A value for a sentence: short, and never a secret.
-pub(super) fn shown(node: &Node) -> String {
-    let text = flow(node);
-    match secrets::kind_of(&text) {
-        None if text.len() <= 60 => text,
-        _ => "a value of its own".to_owned(),
+/// A value for a sentence: its kind, and itself only where it is a truth or a whole number by the schema. What else stands
+/// there may be a secret, whatever its key.
+pub(super) fn shown(path: &[String], node: &Node) -> String {
+    let mut known = Some(schema::root());
+    for key in path {
+        known = known.and_then(|known| known.child(key));
+    }
+    let harmless = known.is_some_and(|known| !known.is_any() && !known.types.text);
+    match &node.value {
+        _ if is_null(node) => "empty".to_owned(),
+        Value::Scalar { text, plain: true }
+            if harmless
+                && matches!(meaning(text), Meaning::Bool(_) | Meaning::Int(_))
+                && text.len() <= 20 =>
+        {
+            text.clone()
+        }
+        Value::Scalar { .. } => "a value".to_owned(),
+        Value::Sequence { .. } => "a list".to_owned(),
+        Value::Mapping { .. } => "a mapping".to_owned(),
+        Value::Alias(_) => "an alias".to_owned(),
     }
 }

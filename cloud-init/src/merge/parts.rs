@@ -5,6 +5,7 @@ use super::splice::newline_of;
 use crate::header::{self, Kind};
 use crate::lint::lint;
 use crate::mime::{self, Part};
+use crate::yaml::{self, Node, Value};
 use crate::{Finding, Severity};
 
 /// Folder whose scripts cloud-init runs before those of `runcmd`, by how often (canonical/cloud-init: cc_scripts_*).
@@ -38,6 +39,13 @@ pub(super) fn documents(userdata: &str) -> Result<Vec<String>, Vec<Finding>> {
         out.push(of_part(index + 1, part).map_err(place)?);
     }
     Ok(out)
+}
+
+/// Lines that are cut off before a document which is no multipart.
+pub(super) fn lines_before(userdata: &str) -> Option<usize> {
+    let text = userdata.trim_start_matches('\u{feff}').trim_start();
+    let plain = header::recognise(text.as_bytes()).0 != Kind::Multipart;
+    plain.then(|| userdata[..userdata.len() - text.len()].matches('\n').count())
 }
 
 fn of_part(number: usize, part: &Part) -> Result<String, Vec<Finding>> {
@@ -116,9 +124,33 @@ fn plain(userdata: &str) -> Result<String, Vec<Finding>> {
     }
     let mut text = format!("#cloud-config{}", &text["#cloud-config".len()..]);
     if !text.ends_with('\n') {
+        text = stripped_block(&text).unwrap_or(text);
         text.push_str(newline_of(&text));
     }
     let refused = |f: &Finding| f.severity == Severity::Error && REFUSED.contains(&f.code);
     let errors: Vec<Finding> = lint(text.as_bytes()).into_iter().filter(refused).collect();
     if errors.is_empty() { Ok(text) } else { Err(errors) }
+}
+
+/// A block scalar that the end of the file ends has no line end in its value, and gets one with the line end that is
+/// missing: `|-` keeps it without.
+fn stripped_block(text: &str) -> Option<String> {
+    let root = yaml::parse(text).ok().flatten()?;
+    let last = last_scalar(&root);
+    let block = !text[last.span.clone()].starts_with(['\'', '"'])
+        && matches!(last.value, Value::Scalar { plain: false, .. });
+    let head = text[..last.span.start].trim_end();
+    let bare = head.trim_end_matches(|c: char| c.is_ascii_digit() || c == '+');
+    (block && bare.ends_with(['|', '>'])).then(|| {
+        let digits: String = head[bare.len()..].chars().filter(char::is_ascii_digit).collect();
+        format!("{bare}{digits}-{}", &text[head.len()..])
+    })
+}
+
+fn last_scalar(node: &Node) -> &Node {
+    match &node.value {
+        Value::Sequence { items, flow: false } => items.last().map_or(node, last_scalar),
+        Value::Mapping { pairs, flow: false } => pairs.last().map_or(node, |(_, value)| last_scalar(value)),
+        _ => node,
+    }
 }

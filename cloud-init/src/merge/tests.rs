@@ -122,7 +122,7 @@ fn what_is_not_safe_is_refused_with_its_reason() {
     assert_eq!(code("#cloud-config\npackages: [a]\npackages: [b]\n"), "DuplicateKey");
     assert_eq!(code("#cloud-config\nruncmd:\n- a: b\n"), "EntryIsMapping");
     assert_eq!(code("#cloud-config\n{packages: [a]}\n"), "FlowDocument");
-    assert_eq!(code("#cloud-config\npackages: &p [a]\nx-p: *p\n"), "FlowList");
+    assert_eq!(code("#cloud-config\npackages: &p [a]\n"), "FlowList");
     assert_eq!(code("#cloud-config\nhostname: a\n...\n"), "DocumentEnd");
     assert_eq!(code("#cloud-config\npackages: text\n"), "NotAList");
 }
@@ -138,8 +138,8 @@ fn several_files_become_one() {
     assert_eq!(canonical(root.get("version").unwrap()), "\"1.30\"");
     assert_eq!(merge(&[&out, two, OURS]).as_ref(), Ok(&out));
     let clash = merge(&[one, "#cloud-config\nhostname: y\n"]).unwrap_err();
-    assert_eq!((clash.file, clash.findings[0].code, clash.findings[0].line), (1, "SetTwice", 3));
-    assert!(clash.findings[0].message.contains("hostname is x on line 3 and y"), "{clash:?}");
+    assert_eq!((clash.file, clash.findings[0].code, clash.findings[0].line), (0, "SetTwice", 3));
+    assert!(clash.findings[0].message.contains("hostname is a value here and a value in"), "{clash:?}");
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn mappings_are_added_key_by_key() {
     assert!(out.contains("  enabled: true   # yes\n") && out.contains("\n\n# next\n"), "{out}");
     assert_eq!(merge(&[&out, two]).as_ref(), Ok(&out));
     let clash = merge(&[one, "#cloud-config\nntp: {enabled: false}\n"]).unwrap_err();
-    assert!(clash.findings[0].message.starts_with("ntp.enabled is true on line 3"), "{clash:?}");
+    assert!(clash.findings[0].message.starts_with("ntp.enabled is true here and false in"), "{clash:?}");
     let braces = merge(&["#cloud-config\nntp: {enabled: true}\n", two]).unwrap_err();
     assert_eq!(braces.findings[0].code, "FlowDocument");
 }
@@ -191,7 +191,7 @@ fn one_file_is_not_written_twice() {
     let finding = &clash.findings[0];
     assert_eq!(finding.code, "SetTwice");
     assert!(
-        finding.message.contains("/etc/outrider/token on line") && !finding.message.contains("secret"),
+        finding.message.contains("/etc/outrider/token") && !finding.message.contains("secret"),
         "{clash:?}"
     );
     // A command that is run twice on purpose stays twice.
@@ -239,4 +239,148 @@ fn a_multipart_becomes_one_document() {
     assert_eq!((refused.findings[0].code, refused.findings[0].line), ("JinjaTemplate", 7));
     let bad = document(&[part("text/cloud-config", "#cloud-config\nruncmd:\n- a: b\n")]);
     assert_eq!(merge(&[&bad]).unwrap_err().findings[0].line, 9);
+}
+
+/// Whatever a refusal is about, no value is in it.
+#[test]
+fn no_refusal_shows_a_value() {
+    let sections = [
+        ("password: SecretA1x\n", "password: [SecretA2x]\n"),
+        ("password: 471108150\n", "password: 471108151\n"),
+        ("rancherd: {token: SecretB1x}\n", "rancherd: {token: SecretB2x}\n"),
+        ("chpasswd:\n  list: root:SecretC1x\n", "chpasswd: {list: [root:SecretC2x]}\n"),
+        ("runcmd: SecretD1x\n", "runcmd: [SecretD2x]\n"),
+        ("x-any: [SecretE1x]\n", "x-any: {SecretE2x: SecretE3x}\n"),
+        ("users: [{name: a, passwd: SecretF1x}]\n", "users: [{name: a, passwd: SecretF2x}]\n"),
+        ("apt: {sources: {a: {key: SecretG1x}}}\n", "apt: {sources: {a: {key: SecretG2x}}}\n"),
+        ("ssh_pwauth: SecretH1x\n", "ssh_pwauth: true\n"),
+        ("x: &x {password: SecretI1x}\n<<: *x\n", "password: SecretI2x\n"),
+    ];
+    for (one, two) in sections {
+        for (one, two) in [(one, two), (two, one)] {
+            let refusal =
+                merge(&[&format!("#cloud-config\n{one}"), &format!("#cloud-config\n{two}")]).unwrap_err();
+            let said = format!("{refusal:?}");
+            assert!(!said.contains("Secret") && !said.contains("4711"), "{said}");
+        }
+    }
+    let shown =
+        merge(&["#cloud-config\nssh_pwauth: true\n", "#cloud-config\nssh_pwauth: false\n"]).unwrap_err();
+    assert_eq!(shown.findings[0].message, "ssh_pwauth is a value here and a value in the file that is added");
+}
+
+#[test]
+fn what_comes_in_by_a_merge_key_is_not_overridden() {
+    let refused = |text: &str| {
+        let refusal = merge(&[&format!("#cloud-config\n{text}"), OURS]).unwrap_err();
+        (refusal.file, refusal.findings[0].code, refusal.findings[0].line)
+    };
+    let script = "sh /var/run/install.sh";
+    assert_eq!(refused(&format!("x-a: &a\n  runcmd: [{script}]\n<<: *a\n")), (0, "MergeKey", 4));
+    assert_eq!(
+        refused(&format!("x-a: &a {{runcmd: [{script}]}}\nx-b: &b {{packages: [z]}}\n<<: [*a, *b]\n")),
+        (0, "MergeKey", 4)
+    );
+    assert_eq!(refused(&format!("<<: {{runcmd: [{script}]}}\n")), (0, "MergeKey", 2));
+    // What it does not bring may be added, and a key of its own beside it wins already.
+    for text in ["x-a: &a {hostname: b}\n<<: *a\n", "x-a: &a {runcmd: [b]}\n<<: *a\nruncmd: [c]\n"] {
+        let out = merged(&format!("#cloud-config\n{text}"));
+        assert!(out.contains("<<: *a") && items(&out, "packages").len() == 1, "{out}");
+    }
+    let nested = merge(&[
+        "#cloud-config\nx-a: &a {servers: [a]}\nntp:\n  <<: *a\n  enabled: true\n",
+        "#cloud-config\nntp: {servers: [b]}\n",
+    ]);
+    assert_eq!(nested.unwrap_err().findings[0].code, "MergeKey");
+}
+
+#[test]
+fn a_list_in_two_places_is_not_added_to() {
+    for text in [
+        "runcmd: &c [a]\nbootcmd: *c\n",
+        "runcmd: &c\n  - a\nbootcmd: *c\n",
+        "bootcmd: &c\n  - a\nruncmd: *c\n",
+        "x-a: &c [a]\nruncmd: *c\n",
+        "packages: &c\n- a\nx-b: {d: [*c]}\n",
+    ] {
+        let refusal = merge(&[&format!("#cloud-config\n{text}"), OURS]).unwrap_err();
+        assert_eq!((refusal.file, refusal.findings[0].code), (0, "SharedByAlias"), "{text}");
+        assert!(refusal.findings[0].line > 1);
+    }
+    for (one, two) in [
+        ("ntp: &n\n  servers: [a]\nx-n: *n\n", "ntp: {pools: [b]}\n"),
+        ("x-n: &n {servers: [a]}\nntp: *n\n", "ntp: {pools: [b]}\n"),
+        ("ntp: &n\n  servers: [a]\nx-n: {<<: *n}\n", "ntp: {servers: [b]}\n"),
+    ] {
+        let refusal =
+            merge(&[&format!("#cloud-config\n{one}"), &format!("#cloud-config\n{two}")]).unwrap_err();
+        assert_eq!(refusal.findings[0].code, "SharedByAlias", "{one}");
+    }
+    // An anchor that nobody names ties nothing, and what is there already is not added.
+    merged("#cloud-config\nruncmd: &c\n  - a\n");
+    let same = "#cloud-config\nx-a: &c [a]\npackages: *c\n";
+    assert_eq!(merge(&[same, "#cloud-config\npackages: [a]\n"]).as_deref(), Ok(same));
+}
+
+#[test]
+fn a_refusal_is_said_of_the_file_it_is_about() {
+    let host = |name: &str| format!("#cloud-config\nhostname: {name}\n");
+    let place = |files: &[&str]| {
+        let refusal = merge(files).unwrap_err();
+        (refusal.file, refusal.findings[0].line)
+    };
+    assert_eq!(place(&["#cloud-config\na: b\nhostname: x\n", &host("y")]), (0, 3));
+    assert_eq!(place(&["\n\n#cloud-config\nhostname: x\n", &host("y")]), (0, 4));
+    assert_eq!(place(&[&host("x"), &host("x"), &host("y")]), (0, 2));
+    assert_eq!(place(&[&host("x"), "#cloud-config\na: b: c\n"]), (1, 2));
+    let several = merge(&["#cloud-config\na: b\n", &host("x"), &host("y")]).unwrap_err();
+    assert_eq!((several.file, several.findings[0].line), (2, 0));
+    assert!(
+        several.findings[0].message.starts_with("in what was merged before it, hostname is"),
+        "{several:?}"
+    );
+}
+
+/// A block that the end of the file ends has no line end in its value, and gets none.
+#[test]
+fn a_block_at_the_end_keeps_its_value() {
+    for (text, kept) in [
+        ("write_files:\n- path: /a\n  content: |\n    hello", "content: |-\n    hello\n"),
+        ("write_files:\n- path: /a\n  content: |+\n    hello", "content: |-\n    hello\n"),
+        ("write_files:\n- path: /a\n  content: >2\n      hello", "content: >2-\n      hello\n"),
+        ("write_files:\n- path: /a\n  content: |-\n    hello", "content: |-\n    hello\n"),
+        ("write_files:\n- path: /a\n  content: 'a |'", "content: 'a |'\n"),
+        ("write_files:\n- path: /a\n  content: |\n    hello\n", "content: |\n    hello\n"),
+    ] {
+        assert!(merged(&format!("#cloud-config\n{text}")).contains(kept), "{text}");
+    }
+}
+
+#[test]
+fn ranchers_script_is_what_runs_it() {
+    let runs = |entry: &str| {
+        let root = yaml::parse(&format!("- {entry}\n")).unwrap().unwrap();
+        is_rancher_script(&root.items().unwrap()[0])
+    };
+    for entry in [
+        "sh /var/run/install.sh",
+        "sh -x /var/run/install.sh",
+        "/usr/local/custom_script/install.sh",
+        "'sudo bash /var/run/install.sh; true'",
+        "[sh, -c, 'sh /var/run/install.sh']",
+        "[sh, -c, 'chmod +x /var/run/install.sh && exec /var/run/install.sh']",
+        "timeout 600 sh /var/run/install.sh",
+        ". /var/run/install.sh",
+    ] {
+        assert!(runs(entry), "{entry}");
+    }
+    for entry in [
+        "echo see /var/run/install.sh for more",
+        "chmod +x /var/run/install.sh",
+        "[echo, /var/run/install.sh]",
+        "[sh, -c, 'echo sh; cat /var/run/install.sh']",
+        "sh /opt/var/run/install.sh",
+    ] {
+        assert!(!runs(entry), "{entry}");
+    }
 }
