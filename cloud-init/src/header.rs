@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 
 use crate::Finding;
+use crate::gzip;
 use crate::version::{Version, Versions};
 
 /// What cloud-init takes the document for.
@@ -50,7 +51,6 @@ const HEADER: &str = "#cloud-config";
 /// First release that passes over blanks before the header and its case.
 const TRIMS: Version = Version::new(0, 7, 0);
 const BOM: &[u8] = b"\xEF\xBB\xBF";
-const GZIP: &[u8] = b"\x1F\x8B";
 const ARCHIVE: &str = "#cloud-config-archive";
 const JSONP: &str = "#cloud-config-jsonp";
 const OTHER_DIRECTIVES: [&str; 5] = ["#include", "#cloud-boothook", "#part-handler", "#upstart-job", JSONP];
@@ -65,7 +65,7 @@ pub fn recognise(userdata: &[u8]) -> (Kind, Vec<Finding>) {
         let ignored = if kind == Kind::Empty { Kind::Empty } else { Kind::Ignored };
         return (ignored, findings);
     }
-    if userdata.starts_with(GZIP) {
+    if userdata.starts_with(gzip::MARK) {
         return (Kind::Gzip, Vec::new());
     }
     if let Some(encoding) = utf_16_or_32(userdata) {
@@ -193,7 +193,7 @@ fn encoded(body: &str) -> Option<&'static str> {
         return None;
     }
     let bytes = STANDARD.decode(&text).or_else(|_| STANDARD_NO_PAD.decode(&text)).ok()?;
-    if bytes.starts_with(GZIP) {
+    if bytes.starts_with(gzip::MARK) {
         return Some("a gzip file");
     }
     let inner = std::str::from_utf8(&bytes).ok()?;

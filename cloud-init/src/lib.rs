@@ -4,6 +4,7 @@
 //! counts what KubeVirt counts; [`lint`](mod@lint) reads the whole document the way cloud-init's PyYAML does.
 
 pub mod construct;
+pub mod gzip;
 pub mod header;
 pub mod lint;
 pub mod merge;

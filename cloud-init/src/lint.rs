@@ -4,6 +4,9 @@
 //! section 11. Nothing is executed and nothing is rewritten.
 
 mod commands;
+mod compressed;
+mod content;
+mod credentials;
 mod files;
 mod keys;
 mod multipart;
@@ -12,6 +15,7 @@ pub(crate) mod secrets;
 pub(crate) mod shell;
 mod units;
 mod users;
+mod waiting;
 
 use crate::construct;
 use crate::header::{self, Kind};
@@ -76,6 +80,7 @@ fn body(userdata: &[u8], context: &Context, findings: &mut Vec<Finding>) {
                 .for_each(|text| multipart::check(text, context, findings));
         }
         Kind::Jinja => jinja(userdata, context, findings),
+        Kind::Gzip => compressed::check(userdata, context, findings),
         _ => {}
     }
 }
@@ -166,8 +171,10 @@ fn cloud_config(text: &str, context: &Context, findings: &mut Vec<Finding>) {
     };
     let units = units::written(&root);
     keys::check(&root, context, findings);
-    commands::check(&root, &units, context, findings);
+    let world = commands::World { units: &units, scripts: &waiting::scripts(&root) };
+    commands::check(&root, &world, context, findings);
     files::check(&root, findings);
+    credentials::check(&root, findings);
     units::check(&units, findings);
     users::check(&root, findings);
     secrets::check(&root, findings);
@@ -247,12 +254,18 @@ pub(crate) fn is_not_text(node: &Node) -> bool {
         if !matches!(meaning(text), Meaning::Text | Meaning::Special | Meaning::Null))
 }
 
-/// A cure that quotes `text`, unless it holds a secret.
+/// A cure that quotes `text`, unless it may hold a secret.
 pub(crate) fn quoted_cure(before: &str, text: &str) -> String {
-    match secrets::kind_of(text) {
-        Some(_) => "put it into single quotes".to_owned(),
-        None => format!("{before}{}", single_quoted(text)),
+    if credentials::may_be_in(text) {
+        return "put it into single quotes".to_owned();
     }
+    format!("{before}{}", single_quoted(text))
+}
+
+/// `text` for a sentence about the value of `path`, unless it may be a secret.
+pub(crate) fn said(path: &str, text: &str) -> String {
+    let masked = path.split(['.', '[']).any(credentials::names_one) || credentials::may_be_in(text);
+    if masked { "what stands there".to_owned() } else { text.to_owned() }
 }
 
 /// It parses, and PyYAML makes no values of it.

@@ -1,8 +1,9 @@
 //! `runcmd` and `bootcmd`: one bad entry makes cloud-init skip the whole list, and one that waits holds up the boot.
 
 use super::shell::{self, Simple};
-use super::units::{Units, comes_after_runcmd, full_name};
-use super::{Context, is_null, misread, quoted_cure};
+use super::units::{self, Units, comes_after_runcmd, full_name};
+use super::waiting::{self, Scripts};
+use super::{Context, credentials, is_null, misread, quoted_cure, secrets};
 use crate::version::{Version, Versions};
 use crate::yaml::{Node, Value};
 use crate::{Finding, Severity};
@@ -25,7 +26,13 @@ impl Entry<'_> {
     }
 }
 
-pub(super) fn check(root: &Node, units: &Units, context: &Context, findings: &mut Vec<Finding>) {
+/// What a command is judged by.
+pub(super) struct World<'a> {
+    pub(super) units: &'a Units,
+    pub(super) scripts: &'a Scripts<'a>,
+}
+
+pub(super) fn check(root: &Node, world: &World<'_>, context: &Context, findings: &mut Vec<Finding>) {
     for list in ["bootcmd", "runcmd"] {
         let Some(node) = root.get(list) else { continue };
         match &node.value {
@@ -33,27 +40,54 @@ pub(super) fn check(root: &Node, units: &Units, context: &Context, findings: &mu
                 for (index, item) in items.iter().enumerate() {
                     let entry = Entry { list, number: index + 1, item };
                     shape(&entry, context, findings);
-                    let commands = match &item.value {
-                        Value::Scalar { text, .. } => shell::of_text(text),
-                        Value::Sequence { items, .. } => {
-                            shell::of_words(&items.iter().filter_map(Node::text).collect::<Vec<_>>())
-                        }
-                        _ => Vec::new(),
-                    };
-                    for command in commands.iter().filter(|command| !command.background) {
-                        waits(&entry, command, units, findings);
-                        harms(&entry, command, findings);
-                    }
-                    loops(&entry, &commands, findings);
+                    judge(&entry, &commands_of(item), world, findings);
                 }
             }
-            _ if is_null(node) => {}
+            _ if is_null(node) => {
+                let message = format!(
+                    "{list} is empty, and no list: cloud-init's module fails on it, and it ends degraded"
+                );
+                findings.push(Finding::warn("NotAList", 0, message, format!("delete {list}:")).at(node));
+            }
             _ => {
                 let message = format!("{list} is no list; cloud-init skips it");
                 findings
                     .push(Finding::error("NotAList", 0, message, format!("{list}:\n  - command")).at(node));
             }
         }
+    }
+}
+
+/// The commands of an entry as a shell would run them.
+pub(super) fn commands_of(item: &Node) -> Vec<Simple> {
+    match &item.value {
+        Value::Scalar { text, .. } => shell::of_text(text),
+        Value::Sequence { items, .. } => {
+            shell::of_words(&items.iter().filter_map(Node::text).collect::<Vec<_>>())
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn judge(entry: &Entry<'_>, commands: &[Simple], world: &World<'_>, findings: &mut Vec<Finding>) {
+    for command in commands.iter().filter(|command| !command.background) {
+        waits(entry, command, world.units, findings);
+        harms(entry, command, findings);
+    }
+    if waiting::for_the_end(commands) {
+        findings.push(entry.error("WaitsForItself", waiting::LOOP, waiting::CURE));
+    } else {
+        loops(entry, commands, findings);
+    }
+    for (path, waits) in waiting::in_scripts(commands, world) {
+        let what = format!("runs {path}, which {waits}");
+        findings.push(entry.error("WaitsForItself", &what, waiting::CURE));
+    }
+    let texts: &[Node] = entry.item.items().unwrap_or(std::slice::from_ref(entry.item));
+    let told = texts.iter().filter_map(Node::text).any(secrets::told_by_form);
+    if let Some(kind) = credentials::on_command_line(commands).filter(|_| !told) {
+        let what = format!("gives {kind} on a command line, where every process sees it; {}", secrets::WHERE);
+        findings.push(entry.warn("SecretInUserdata", &what, secrets::CURE));
     }
 }
 
@@ -97,8 +131,10 @@ fn shape(entry: &Entry<'_>, context: &Context, findings: &mut Vec<Finding>) {
             if items.is_empty() {
                 findings.push(entry.error("EmptyEntry", "is an empty list: no command", "delete the entry"));
             }
+            let words: Vec<&str> = items.iter().filter_map(Node::text).collect();
+            let secret = credentials::may_be_in(&words.join(" "));
             for word in items {
-                arguments(entry, word, findings);
+                arguments(entry, word, secret, findings);
             }
         }
         Value::Scalar { text, .. } => {
@@ -112,7 +148,7 @@ fn shape(entry: &Entry<'_>, context: &Context, findings: &mut Vec<Finding>) {
 }
 
 /// What an argument of a list becomes: cloud-init prints each with Python's `str`.
-fn arguments(entry: &Entry<'_>, word: &Node, findings: &mut Vec<Finding>) {
+fn arguments(entry: &Entry<'_>, word: &Node, secret: bool, findings: &mut Vec<Finding>) {
     let finding = match word.text() {
         _ if is_null(word) => {
             entry.error("ArgumentNotText", "has an empty argument; it becomes the word None", "write ''")
@@ -124,6 +160,10 @@ fn arguments(entry: &Entry<'_>, word: &Node, findings: &mut Vec<Finding>) {
         ),
         Some(text) => match misread(word) {
             None => return,
+            Some(_) if secret => {
+                let what = "has an argument without quotes that YAML 1.1 reads as something else";
+                entry.error("ArgumentMisread", what, "quote the argument")
+            }
             Some(read) => entry.error(
                 "ArgumentMisread",
                 &format!("has the argument {text} without quotes, which becomes {read}"),
@@ -146,14 +186,10 @@ const LONG_PAUSE: f64 = 30.0;
 
 /// What makes cloud-init's stage wait, for a while or for ever.
 fn waits(entry: &Entry<'_>, command: &Simple, units: &Units, findings: &mut Vec<Finding>) {
-    let program = command.program();
-    if program == "cloud-init" && (command.has("--wait") || command.has("-w")) && command.has("status") {
-        findings.push(entry.error(
-            "WaitsForItself",
-            "waits for cloud-init inside cloud-init: it hangs for ever",
-            "delete the entry",
-        ));
+    if let Some(what) = waiting::for_cloud_init(command) {
+        findings.push(entry.error("WaitsForItself", what, waiting::CURE));
     }
+    let program = command.program();
     if program == "sleep" {
         let seconds: f64 = command.operands().map(seconds).sum();
         if seconds > LONG_PAUSE {
@@ -183,7 +219,7 @@ fn seconds(word: &str) -> f64 {
 }
 
 /// Units that the command starts and waits for.
-fn started(command: &Simple) -> Vec<&str> {
+pub(super) fn started(command: &Simple) -> Vec<&str> {
     let operands: Vec<&str> = command.operands().collect();
     match (command.program(), operands.as_slice()) {
         ("systemctl", [verb, units @ ..]) => {
@@ -208,22 +244,24 @@ fn start(entry: &Entry<'_>, unit: &str, units: &Units, findings: &mut Vec<Findin
         ));
         return;
     }
-    if comes_after_runcmd(&name) || name.starts_with("cloud-final") {
-        let what = format!("starts {name}, which waits for cloud-init, and waits for it: it hangs for ever");
+    if let Some(what) = never_starts(&name, units) {
+        let cure = "add --no-block, or delete what orders the unit so late";
         findings.push(entry.error("WaitsForItself", &what, cure));
-    } else if let Some(why) = units.get(&name).and_then(super::units::Unit::never_starts) {
-        let what = format!(
-            "starts {name} and waits for it; {why}, and that waits for cloud-init: both hang for ever"
-        );
-        findings.push(entry.error(
-            "WaitsForItself",
-            &what,
-            "add --no-block, or delete that line of the unit",
-        ));
     } else if SLOW.contains(&name.trim_end_matches(".service")) {
         let what = format!("starts {name} and waits until it has joined; what comes behind it waits too");
         findings.push(entry.warn("HoldsUpBoot", &what, cure));
     }
+}
+
+/// Why a start of `name` that is waited for never ends.
+pub(super) fn never_starts(name: &str, units: &Units) -> Option<String> {
+    if comes_after_runcmd(name) || name.starts_with("cloud-final") {
+        return Some(format!(
+            "starts {name}, which waits for cloud-init, and waits for it: it hangs for ever"
+        ));
+    }
+    let why = units::find(units, name)?.never_starts()?;
+    Some(format!("starts {name} and waits for it; {why}, and that waits for cloud-init: both hang for ever"))
 }
 
 /// A loop that ends only when something outside becomes true.

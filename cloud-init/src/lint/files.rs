@@ -70,9 +70,10 @@ fn owner(number: usize, file: &Node, created: &[&str], findings: &mut Vec<Findin
 fn content(number: usize, file: &Node, findings: &mut Vec<Finding>) {
     let Some(node) = file.get("content") else { return };
     let text = node.text().unwrap_or_default();
-    let encoding = file.get("encoding").and_then(Node::text).unwrap_or_default();
+    let written = file.get("encoding").and_then(Node::text).unwrap_or_default();
+    let encoding = written.trim().to_ascii_lowercase();
     let squeezed: String = text.chars().filter(|c| !c.is_ascii_whitespace()).collect();
-    match encoding {
+    match encoding.as_str() {
         "b64" | "base64" | "gz+b64" | "gzip+b64" | "gz+base64" | "gzip+base64" => {
             let decoded = STANDARD.decode(&squeezed);
             let gzip = encoding.starts_with('g');

@@ -1,6 +1,6 @@
 //! Keys by the schema: unknown ones, misplaced ones, and values that YAML 1.1 reads as something else.
 
-use super::{Context, is_not_text, is_null, misread, quoted_cure};
+use super::{Context, is_not_text, is_null, misread, quoted_cure, said};
 use crate::scalar::{Meaning, meaning};
 use crate::schema::{self, Key, Types};
 use crate::version::{Version, Versions};
@@ -18,7 +18,7 @@ pub(super) fn check(root: &Node, context: &Context, findings: &mut Vec<Finding>)
     let schema = schema::root();
     for (key, value) in pairs {
         if is_null(key) {
-            let message = "a colon without a key before it; cloud-init's YAML reader stops there";
+            let message = "a colon with nothing before it, or a key that means nothing; no release looks for it, and the schema check of some fails on it";
             findings.push(Finding::error("EmptyKey", 0, message, "name: value").at(key));
             continue;
         }
@@ -202,7 +202,13 @@ fn scalar(path: &str, known: &Key, node: &Node, findings: &mut Vec<Finding>) {
     }
     if types.text && is_not_text(node) {
         // B28
+        let shown = said(path, text);
         let finding = match misread(node) {
+            _ if shown != *text => {
+                let message =
+                    format!("{path}: {shown} without quotes is no text to cloud-init, which reads YAML 1.1");
+                Finding::error("Misread", 0, message, "put it into single quotes")
+            }
             Some(read) => {
                 let message =
                     format!("{path}: {text} without quotes is {read} to cloud-init, which reads YAML 1.1");
@@ -218,14 +224,14 @@ fn scalar(path: &str, known: &Key, node: &Node, findings: &mut Vec<Finding>) {
     if types.bool && !types.list && matches!(means, Meaning::Text | Meaning::Int(_)) {
         // What cloud-init takes for true; everything else is false to it (cloudinit/util.py, is_true).
         let word = text.trim().to_ascii_lowercase();
-        let said = matches!(word.as_str(), "true" | "1" | "on" | "yes");
-        if said || matches!(word.as_str(), "false" | "0" | "off" | "no") {
+        let truth = matches!(word.as_str(), "true" | "1" | "on" | "yes");
+        if truth || matches!(word.as_str(), "false" | "0" | "off" | "no") {
             let message = format!(
-                "{path} is true or false, and {text:?} is neither to the schema; it is taken for {said}"
+                "{path} is true or false, and {text:?} is neither to the schema; it is taken for {truth}"
             );
-            return findings.push(Finding::warn("WrongType", 0, message, format!("{said}")).at(node));
+            return findings.push(Finding::warn("WrongType", 0, message, format!("{truth}")).at(node));
         }
-        let message = format!("{path} is true or false; {text:?} is taken for false");
+        let message = format!("{path} is true or false; {} is taken for false", said(path, text));
         return findings.push(Finding::error("Misread", 0, message, "true or false").at(node));
     }
     let kind = match means {
@@ -242,7 +248,8 @@ fn value_of(path: &str, known: &Key, text: &str, node: &Node, findings: &mut Vec
     if known.values.is_empty() || known.values.contains(&text) {
         return;
     }
-    let message = format!("{path} is one of {}; {text:?} is none of them", known.values.join(", "));
+    let message =
+        format!("{path} is one of {}; {} is none of them", known.values.join(", "), said(path, text));
     let cure = nearest(text, known.values.iter().copied()).unwrap_or("one of those");
     findings.push(Finding::warn("UnknownValue", 0, message, cure).at(node));
 }

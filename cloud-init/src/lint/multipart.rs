@@ -1,8 +1,10 @@
 //! Multipart userdata: each part by its own rules, and what the later parts take from the earlier ones (B7, B8).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::{Context, body};
+use super::{Context, body, compressed};
+use crate::gzip;
 use crate::header::{self, Kind};
 use crate::mime;
 use crate::yaml;
@@ -23,15 +25,20 @@ pub(super) fn check(text: &str, context: &Context, findings: &mut Vec<Finding>) 
     for (index, part) in parts.iter().enumerate() {
         let number = index + 1;
         let mut found = Vec::new();
-        let (kind, _) = header::recognise(&part.body);
+        let bytes = if part.body.starts_with(gzip::MARK) {
+            opened(&part.content_type, &part.body, &mut found).map(Cow::Owned)
+        } else {
+            Some(Cow::Borrowed(part.body.as_slice()))
+        };
+        let kind = bytes.as_deref().map(|bytes| header::recognise(bytes).0);
         // Its Content-Type says what it is; the header inside is only asked where that does not.
-        let typed = part.content_type == "text/cloud-config" && kind != Kind::CloudConfig;
-        if typed {
-            let headed = [b"#cloud-config\n", part.body.as_slice()].concat();
+        let typed = part.content_type == "text/cloud-config" && kind.is_some_and(|k| k != Kind::CloudConfig);
+        if let Some(bytes) = bytes.as_deref().filter(|_| typed) {
+            let headed = [b"#cloud-config\n", bytes].concat();
             body(&headed, &inner, &mut found);
             found.iter_mut().for_each(|f| f.line = f.line.saturating_sub(1));
-        } else {
-            body(&part.body, &inner, &mut found);
+        } else if let Some(bytes) = &bytes {
+            body(bytes, &inner, &mut found);
         }
         for mut finding in found {
             finding.message = format!("part {number}: {}", finding.message);
@@ -48,10 +55,13 @@ pub(super) fn check(text: &str, context: &Context, findings: &mut Vec<Finding>) 
             let cure = "write one cloud-config (outrider userdata merge FILE…)";
             findings.push(Finding::warn("MergeTypeUnreliable", part.line, message, cure));
         }
-        if kind != Kind::CloudConfig && !typed {
+        if kind != Some(Kind::CloudConfig) && !typed {
             continue;
         }
-        let root = std::str::from_utf8(&part.body).ok().and_then(|text| yaml::parse(text).ok().flatten());
+        let root = bytes
+            .as_deref()
+            .and_then(|bytes| std::str::from_utf8(bytes).ok())
+            .and_then(|text| yaml::parse(text).ok().flatten());
         for (key, _) in root.iter().filter_map(yaml::Node::pairs).flatten() {
             let Some(name) = key.text() else { continue };
             if let Some(earlier) = set.insert(name.to_owned(), number) {
@@ -63,4 +73,18 @@ pub(super) fn check(text: &str, context: &Context, findings: &mut Vec<Finding>) 
             }
         }
     }
+}
+
+/// A packed part, which cloud-init unpacks where its type says that it is packed (canonical/cloud-init: user_data.py,
+/// `DECOMP_TYPES`).
+fn opened(content_type: &str, packed: &[u8], found: &mut Vec<Finding>) -> Option<Vec<u8>> {
+    let says_so = ["gzip", "gunzip", "x-compress"].iter().any(|word| content_type.contains(word));
+    if !(says_so && content_type.starts_with("application/")) {
+        let message = format!(
+            "gzip in a part of type {content_type:?}, which cloud-init does not unpack: it is ignored"
+        );
+        found.push(Finding::error("GzipPartNotUnpacked", 1, message, "Content-Type: application/gzip"));
+        return None;
+    }
+    compressed::unpacked(packed, found)
 }

@@ -1,6 +1,7 @@
 //! What Rancher and Harvester make of userdata: the guest agent, the script that joins the node, names in pools
 //! (`facts/guest-agent.md`, sections 1, 2 and 7; `facts/cloud-init.md`, section 4).
 
+use super::commands::commands_of;
 use super::shell;
 use super::{Context, is_null};
 use crate::Finding;
@@ -43,16 +44,6 @@ fn script_last(root: &Node, findings: &mut Vec<Finding>) {
     }
 }
 
-fn words_of(item: &Node) -> Vec<shell::Simple> {
-    match &item.value {
-        Value::Scalar { text, .. } => shell::of_text(text),
-        Value::Sequence { items, .. } => {
-            shell::of_words(&items.iter().filter_map(Node::text).collect::<Vec<_>>())
-        }
-        _ => Vec::new(),
-    }
-}
-
 /// Whether an entry has the agent's name in it at all: only those are taken apart.
 fn names_agent(item: &Node) -> bool {
     match &item.value {
@@ -75,7 +66,7 @@ fn guest_agent(root: &Node, findings: &mut Vec<Finding>) {
         .filter_map(|key| root.get(key)?.items())
         .flatten()
         .filter(|item| names_agent(item))
-        .flat_map(words_of)
+        .flat_map(commands_of)
         .collect();
     let mentions = |command: &shell::Simple| {
         command.words.iter().any(|word| AGENT_UNITS.iter().any(|unit| word.contains(unit)))

@@ -1,9 +1,7 @@
 //! Secrets in userdata. Whoever may read the VM's spec, its Secret or the metadata service reads userdata, and the machine
 //! keeps a copy in /var/lib/cloud. None of what is found is ever shown.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-
+use super::{content, credentials};
 use crate::Finding;
 use crate::scalar::{Meaning, meaning};
 use crate::yaml::{Node, Value};
@@ -33,8 +31,20 @@ pub(crate) fn kind_of(text: &str) -> Option<&'static str> {
     if text.len() < SHORTEST_TOKEN {
         return None;
     }
+    if is_wireguard(text) {
+        return Some("a WireGuard key");
+    }
     text.split(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '=' | ',' | ';' | '(' | ')'))
         .find_map(token)
+}
+
+/// `PrivateKey = …` or `PresharedKey = …` of a tunnel's configuration.
+fn is_wireguard(text: &str) -> bool {
+    const KEYS: [&str; 2] = ["PrivateKey", "PresharedKey"];
+    KEYS.iter().any(|key| text.contains(key))
+        && text.lines().filter_map(|line| line.split_once('=')).any(|(key, value)| {
+            KEYS.contains(&key.trim()) && !value.trim().is_empty() && !value.trim_start().starts_with('$')
+        })
 }
 
 const SHORTEST_MARK: usize = "K3S_TOKEN=".len();
@@ -75,9 +85,15 @@ fn is_enrolment_token(text: &str) -> bool {
     text.contains("OR1") && text.split_whitespace().any(|word| word.starts_with("OR1") && word.contains("::"))
 }
 
-const WHERE: &str =
+/// Whether the form of `text` tells a secret, so that nothing else needs to.
+pub(super) fn told_by_form(text: &str) -> bool {
+    is_enrolment_token(text) || kind_of(text).is_some()
+}
+
+pub(super) const WHERE: &str =
     "whoever may read the VM's spec, its Secret or the metadata reads it, and /var/lib/cloud keeps a copy";
-const CURE: &str = "fetch it on the machine with a token of short life, or leave it to what rolls it out";
+pub(super) const CURE: &str =
+    "fetch it on the machine with a token of short life, or leave it to what rolls it out";
 
 pub(super) fn check(root: &Node, findings: &mut Vec<Finding>) {
     files(root, findings);
@@ -116,17 +132,13 @@ fn files(root: &Node, findings: &mut Vec<Finding>) {
     for (index, file) in root.get("write_files").and_then(Node::items).unwrap_or_default().iter().enumerate()
     {
         let Some(node) = file.get("content") else { continue };
-        let text = node.text().unwrap_or_default();
-        let encoding = file.get("encoding").and_then(Node::text).unwrap_or_default();
-        let decoded = matches!(encoding, "b64" | "base64").then(|| {
-            let squeezed: String = text.chars().filter(|c| !c.is_ascii_whitespace()).collect();
-            STANDARD
-                .decode(squeezed)
-                .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-                .unwrap_or_default()
-        });
-        let text = decoded.as_deref().unwrap_or(text);
-        let kind = if is_enrolment_token(text) { Some("an enrolment token") } else { kind_of(text) };
+        let Some(text) = content::of(file) else { continue };
+        let path = file.get("path").and_then(Node::text).unwrap_or_default();
+        let kind = if is_enrolment_token(&text) {
+            Some("an enrolment token")
+        } else {
+            kind_of(&text).or_else(|| credentials::in_file(path, &text))
+        };
         let Some(kind) = kind else { continue };
         let number = index + 1;
         if mode_of(file) & 0o077 != 0 {

@@ -9,6 +9,10 @@ pub(crate) struct Simple {
     pub(crate) background: bool,
     /// It is the condition of a loop (`while`, `until`).
     pub(crate) loops: bool,
+    /// It stands behind `until`.
+    pub(crate) until: bool,
+    /// A `!` stands before it.
+    pub(crate) negated: bool,
 }
 
 impl Simple {
@@ -53,6 +57,7 @@ pub(crate) fn of_words(words: &[&str]) -> Vec<Simple> {
 fn read(text: &str, depth: usize, out: &mut Vec<Simple>) {
     let mut words: Vec<String> = Vec::new();
     let mut word: Option<String> = None;
+    let mut groups = Groups::default();
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
         match c {
@@ -81,13 +86,49 @@ fn read(text: &str, depth: usize, out: &mut Vec<Simple>) {
                 }
                 words.extend(word.take());
                 let background = c == '&' && chars.next_if_eq(&'&').is_none();
+                let first = groups.start_of(&words, c, out.len());
                 push(std::mem::take(&mut words), background, depth, out);
+                if background {
+                    out[first..].iter_mut().for_each(|inner| inner.background = true);
+                }
             }
             c => word.get_or_insert_default().push(c),
         }
     }
     words.extend(word.take());
     push(words, false, depth, out);
+}
+
+/// Where loops, conditions and parentheses began, so that an `&` behind their end sends all of them to the background.
+#[derive(Default)]
+struct Groups {
+    keywords: Vec<usize>,
+    parentheses: Vec<usize>,
+    /// A parenthesis was closed just now, which began there.
+    closed: Option<usize>,
+}
+
+impl Groups {
+    /// Index of the first command that ends with `words`, before the separator `c`, when `at` commands are known.
+    fn start_of(&mut self, words: &[String], c: char, at: usize) -> usize {
+        let open = |word: &&String| matches!(word.as_str(), "while" | "until" | "for" | "if" | "case" | "{");
+        let leads =
+            |word: &&String| open(word) || matches!(word.as_str(), "do" | "then" | "else" | "elif" | "!");
+        words.iter().take_while(leads).filter(open).for_each(|_| self.keywords.push(at));
+        let ended = match words.first().map(String::as_str) {
+            Some("done" | "fi" | "esac" | "}") => self.keywords.pop(),
+            None => self.closed,
+            Some(word) if word.contains(['>', '<']) => self.closed,
+            _ => None,
+        };
+        self.closed = None;
+        match c {
+            '(' => self.parentheses.push(at),
+            ')' => self.closed = self.parentheses.pop(),
+            _ => {}
+        }
+        ended.unwrap_or(at)
+    }
 }
 
 fn push(words: Vec<String>, background: bool, depth: usize, out: &mut Vec<Simple>) {
@@ -109,7 +150,9 @@ fn push(words: Vec<String>, background: bool, depth: usize, out: &mut Vec<Simple
         })
         .unwrap_or(words.len());
     let loops = words[..start].iter().any(|w| w == "while" || w == "until");
-    let simple = Simple { words: words[start..].to_vec(), background, loops };
+    let (until, negated) =
+        (words[..start].iter().any(|w| w == "until"), words[..start].iter().any(|w| w == "!"));
+    let simple = Simple { words: words[start..].to_vec(), background, loops, until, negated };
     if simple.words.is_empty() {
         return;
     }
@@ -149,6 +192,17 @@ mod tests {
         assert_eq!(words("cmd >/dev/null 2>&1 &"), ["cmd >/dev/null 2>&1"]);
         assert!(of_text("cmd >/dev/null 2>&1 &")[0].background);
         assert!(of_text("until curl x; do sleep 5; done")[0].loops);
+        for text in [
+            "while a; do b; done &",
+            "(a; b) &",
+            "( while a; do b; done ) >x &",
+            "for i in 1; do if a; then b; fi; done &",
+            "{ a; b; } &",
+        ] {
+            assert!(of_text(text).iter().all(|simple| simple.background), "{text}");
+        }
+        assert!(!of_text("while a; do b & done")[0].background);
+        assert!(!of_text("a; (b; c) & d")[0].background);
         assert_eq!(words("if [ -e /x ]; then\n  a \\\n b\nfi"), ["[ -e /x ]", "a b", "fi"]);
         assert_eq!(words("echo \"a; b\" 'c | d'"), ["echo a; b c | d"]);
         assert_eq!(words(""), [""; 0]);

@@ -1,3 +1,7 @@
+mod packed;
+mod secrecy;
+mod waiting;
+
 use super::*;
 
 /// Code and line of every finding.
@@ -182,7 +186,7 @@ fn words_that_are_misread() {
         ("hostname: no", "'no'"),
         ("hostname: 010", "'010'"),
         ("hostname: 1.30", "'1.30'"),
-        ("password: 0123", "'0123'"),
+        ("password: 0123", "put it into single quotes"),
         ("timezone: 22:22", "'22:22'"),
         ("final_message: off", "'off'"),
         ("fqdn: 1_000", "'1_000'"),

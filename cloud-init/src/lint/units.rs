@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::content;
 use crate::Finding;
 use crate::yaml::Node;
 
@@ -50,11 +51,7 @@ pub(super) fn full_name(name: &str) -> String {
 pub(super) fn written(root: &Node) -> Units {
     let mut units = Units::new();
     for file in root.get("write_files").and_then(Node::items).unwrap_or_default() {
-        let (Some(path), Some(content)) =
-            (file.get("path").and_then(Node::text), file.get("content").and_then(Node::text))
-        else {
-            continue;
-        };
+        let Some(path) = file.get("path").and_then(Node::text) else { continue };
         let Some(rest) = FOLDERS.iter().find_map(|folder| path.strip_prefix(folder)) else { continue };
         let name = match rest.split_once('/') {
             None => rest,
@@ -63,11 +60,20 @@ pub(super) fn written(root: &Node) -> Units {
         };
         if SUFFIXES.iter().any(|suffix| name.ends_with(suffix)) {
             let unit = units.entry(name.to_owned()).or_default();
-            unit.read(content);
+            unit.read(&content::of(file).unwrap_or_default());
             unit.place.get_or_insert_with(|| file.clone());
         }
     }
     units
+}
+
+/// The unit `name`, or the template it is made of (`a@.service` for `a@b.service`).
+pub(super) fn find<'a>(units: &'a Units, name: &str) -> Option<&'a Unit> {
+    units.get(name).or_else(|| {
+        let (template, rest) = name.split_once('@')?;
+        let (_, suffix) = rest.rsplit_once('.')?;
+        units.get(&format!("{template}@.{suffix}"))
+    })
 }
 
 impl Unit {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use outrider_cloud_init::gzip;
 use outrider_cloud_init::lint::lint;
 use outrider_cloud_init::merge::merge;
 use outrider_cloud_init::render::Profile;
@@ -48,14 +49,16 @@ pub(super) async fn run(args: &UserdataMergeArgs, screen: &mut Screen) -> anyhow
 
 fn read(file: &Path) -> anyhow::Result<(String, String)> {
     let (name, bytes) = input::raw(file, USERDATA)?;
+    if bytes.starts_with(gzip::MARK) {
+        anyhow::bail!("{name} is packed; unpack it first (gzip -d)");
+    }
     match String::from_utf8(bytes) {
         Ok(text) => Ok((name, text)),
         Err(e) => {
             let found = lint(e.as_bytes());
             let errors: Vec<Finding> = found.into_iter().filter(|f| f.severity == Severity::Error).collect();
             if errors.is_empty() {
-                let what = "is no text; unpack it (gzip -d), or save it as UTF-8";
-                anyhow::bail!("{name} {what}");
+                anyhow::bail!("{name} is no text; save it as UTF-8");
             }
             Err(refused(&name, &errors))
         }
