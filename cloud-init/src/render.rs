@@ -6,6 +6,7 @@
 
 mod format;
 mod network;
+mod quote;
 mod template;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -135,7 +136,7 @@ impl Problem {
 
 /// The userdata for `profile`, or every reason why not.
 pub fn render(profile: Profile, request: &Request) -> Result<String, Vec<Problem>> {
-    let problems = problems(request);
+    let problems = problems(profile, request);
     if !problems.is_empty() {
         return Err(problems);
     }
@@ -173,7 +174,7 @@ fn authority(url: &str) -> Option<&str> {
 const ARCHIVES: [&str; 4] = [".tar.gz", ".tgz", ".deb", ".rpm"];
 const PACKAGES: [&str; 2] = [".deb", ".rpm"];
 
-fn problems(request: &Request) -> Vec<Problem> {
+fn problems(profile: Profile, request: &Request) -> Vec<Problem> {
     let mut out = Vec::new();
     for url in &request.coordinators {
         if authority(url).is_none_or(|authority| url.trim_end_matches('/').len() != 8 + authority.len()) {
@@ -184,7 +185,7 @@ fn problems(request: &Request) -> Vec<Problem> {
         let parts = token.strip_prefix("OR1").and_then(|rest| rest.split_once("::"));
         let pinned =
             parts.is_some_and(|(pin, _)| pin.len() == 64 && pin.bytes().all(|b| b.is_ascii_hexdigit()));
-        if !pinned || !plain(token, ":-_.~+/=") {
+        if !pinned || !plain(token, ":-_.~+/=") || token.ends_with(':') {
             let message = "it is no enrolment token; give the one line that `outrider token create` printed";
             out.push(Problem::new("token", message));
         }
@@ -198,8 +199,8 @@ fn problems(request: &Request) -> Vec<Problem> {
             format!("{cluster:?} has other characters than letters, digits, - . _"),
         ));
     }
-    if let Some(url) = request.load_balancer.as_ref().filter(|url| authority(url).is_none()) {
-        out.push(Problem::new("load-balancer", format!("{url:?} is no https://host[:port]")));
+    if let Some(url) = &request.load_balancer {
+        out.extend(load_balancer_problem(profile, url));
     }
     agent_problems(request, &mut out);
     if let Some(GuestAgent::File(path)) = &request.guest_agent {
@@ -208,9 +209,26 @@ fn problems(request: &Request) -> Vec<Problem> {
     out
 }
 
+fn load_balancer_problem(profile: Profile, url: &str) -> Option<Problem> {
+    let takes = |profile: &Profile| profile.template().contains("{{load_balancer}}");
+    if !takes(&profile) {
+        let others: Vec<&str> = Profile::all().filter(takes).map(Profile::as_str).collect();
+        let message =
+            format!("{} watches none; the profiles that do are {}", profile.as_str(), others.join(", "));
+        return Some(Problem::new("load-balancer", message));
+    }
+    let fine = authority(url).is_some() && plain(url, ":/-._~%[]");
+    (!fine).then(|| {
+        Problem::new("load-balancer", format!("{url:?} is no https://host[:port], with a path at most"))
+    })
+}
+
 fn file_problem(what: &'static str, path: &str, endings: &[&str]) -> Option<Problem> {
-    let fine =
-        path.starts_with('/') && plain(path, "/-._+~") && endings.iter().any(|end| path.ends_with(end));
+    let straight = path.split('/').skip(1).all(|name| !matches!(name, "" | "." | ".."));
+    let fine = path.starts_with('/')
+        && straight
+        && plain(path, "/-._+~")
+        && endings.iter().any(|end| path.ends_with(end));
     (!fine).then(|| {
         Problem::new(what, format!("{path:?} is no path in the image that ends in {}", endings.join(", ")))
     })
@@ -227,7 +245,10 @@ fn agent_problems(request: &Request, out: &mut Vec<Problem>) {
         Agent::File(path) => out.extend(file_problem("agent", path, &ARCHIVES)),
         Agent::Url(url) => {
             let ends = ARCHIVES.iter().any(|end| url.ends_with(end));
-            let path = authority(url).is_some_and(|_| plain(&url.replace("{arch}", ""), ":/-._~%+=[]"));
+            // Brackets have a place in an address alone: in a path they are a pattern to curl.
+            let path = authority(url).is_some_and(|authority| {
+                plain(&url["https://".len() + authority.len()..].replace("{arch}", ""), ":/-._~%+=")
+            });
             if !ends || !path {
                 let message =
                     format!("{url:?} is no https URL of a file that ends in {}", ARCHIVES.join(", "));
@@ -272,14 +293,19 @@ fn bindings(profile: Profile, request: &Request) -> Bindings {
     if let Some(first) = urls.first() {
         flags.insert("coordinator");
         values.insert("coordinator", (*first).to_owned());
-        values.insert("urls", urls.iter().map(|url| format!("\"{url}\"")).collect::<Vec<_>>().join(", "));
+        values.insert(
+            "urls",
+            urls.iter().map(|url| format!("\"{}\"", quote::toml(url))).collect::<Vec<_>>().join(", "),
+        );
     }
+    let cluster = request.cluster.as_deref().map(quote::toml);
+    let load_balancer = request.load_balancer.as_deref().map(quote::toml);
     for (name, value) in
-        [("token", &request.token), ("cluster", &request.cluster), ("load_balancer", &request.load_balancer)]
+        [("token", request.token.clone()), ("cluster", cluster), ("load_balancer", load_balancer)]
     {
         if let Some(value) = value {
             flags.insert(name);
-            values.insert(name, value.clone());
+            values.insert(name, value);
         }
     }
     let default = if profile.wants_guest_agent() { GuestAgent::Package } else { GuestAgent::None };
@@ -297,7 +323,7 @@ fn bindings(profile: Profile, request: &Request) -> Bindings {
         Agent::Image => flags.extend(["present"]),
         Agent::Package(name) => {
             flags.extend(["packages", "agent_package", "present"]);
-            values.insert("package", name.clone());
+            values.insert("package", quote::yaml(name));
         }
         Agent::File(path) => {
             flags.extend(["install", "file"]);

@@ -3,6 +3,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+use super::quote;
+
 /// What an object is called.
 #[derive(Clone, Copy, Debug)]
 pub struct Named<'a> {
@@ -21,8 +23,8 @@ pub fn base64(userdata: &str) -> String {
 pub fn secret(named: Named<'_>, userdata: &str, network_data: Option<&str>) -> String {
     let mut out = format!(
         "apiVersion: v1\nkind: Secret\nmetadata:\n  name: {}\n  namespace: {}\ntype: Opaque\ndata:\n  userdata: {}\n",
-        named.name,
-        named.namespace,
+        quote::yaml(named.name),
+        quote::yaml(named.namespace),
         STANDARD.encode(userdata)
     );
     if let Some(network) = network_data {
@@ -37,8 +39,8 @@ pub fn machine_pool(named: Named<'_>, userdata: &str, network_data: Option<&str>
         "# For kubectl patch --type merge --patch-file, or to be copied: the other fields stay as they are.\n\
          apiVersion: rke-machine-config.cattle.io/v1\nkind: HarvesterConfig\nmetadata:\n  name: {}\n  namespace: {}\n\
          userData: {}\n",
-        named.name,
-        named.namespace,
+        quote::yaml(named.name),
+        quote::yaml(named.namespace),
         STANDARD.encode(userdata)
     );
     if let Some(network) = network_data {
@@ -49,7 +51,12 @@ pub fn machine_pool(named: Named<'_>, userdata: &str, network_data: Option<&str>
 
 /// Terraform for the Harvester provider: the text as a local, and the Secret made of it.
 pub fn terraform(named: Named<'_>, userdata: &str, network_data: Option<&str>) -> String {
-    let label: String = named.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    let mut label: String =
+        named.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    // A name in Terraform begins with no digit.
+    if label.starts_with(|c: char| c.is_ascii_digit()) {
+        label.insert(0, '_');
+    }
     let mut locals = format!("locals {{\n  {label}_userdata = {}\n", heredoc("USERDATA", userdata));
     let mut fields = format!(
         "  name      = \"{}\"\n  namespace = \"{}\"\n  user_data = local.{label}_userdata\n",

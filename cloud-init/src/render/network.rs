@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use super::Problem;
+use super::{Problem, quote};
 
 /// How the interface is found in the guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Network {
                 let mac = mac.to_ascii_lowercase().replace('-', ":");
                 out.push_str(&format!("  nic0:\n    match:\n      macaddress: '{mac}'\n"));
             }
-            Interface::Name(name) => out.push_str(&format!("  {name}:\n")),
+            Interface::Name(name) => out.push_str(&format!("  {}:\n", quote::yaml(name))),
         }
         if self.addresses.is_empty() {
             out.push_str("    dhcp4: true\n");
@@ -67,7 +67,9 @@ impl Network {
         }
         if !self.search.is_empty() {
             out.push_str("      search:\n");
-            self.search.iter().for_each(|domain| out.push_str(&format!("        - {domain}\n")));
+            self.search
+                .iter()
+                .for_each(|domain| out.push_str(&format!("        - {}\n", quote::yaml(domain))));
         }
         Ok(out)
     }
@@ -83,6 +85,11 @@ impl Network {
                         "mac",
                         format!("{mac:?} is no MAC address such as 52:54:00:12:34:56"),
                     ));
+                } else if u8::from_str_radix(parts[0], 16).is_ok_and(|first| first & 1 == 1) {
+                    let message = format!(
+                        "{mac:?} is the address of a group (its first number is odd), which no interface has"
+                    );
+                    out.push(Problem::new("mac", message));
                 }
             }
             Interface::Name(name) => {
@@ -92,14 +99,21 @@ impl Network {
                 }
             }
         }
+        let mut subnets = Vec::new();
         for address in &self.addresses {
-            let parts = address.split_once('/');
-            let ip =
-                parts.and_then(|(ip, bits)| Some((ip.parse::<IpAddr>().ok()?, bits.parse::<u8>().ok()?)));
-            if ip.is_none_or(|(ip, bits)| bits > if ip.is_ipv4() { 32 } else { 128 }) {
-                let message = format!("{address:?} is no address with its prefix, such as 192.0.2.10/24");
-                out.push(Problem::new("address", message));
+            match Subnet::read(address) {
+                Err(message) => out.push(Problem::new("address", message)),
+                Ok(subnet) => subnets.push(subnet),
             }
+        }
+        if subnets.len() == self.addresses.len() && !subnets.is_empty() {
+            let outside = self.gateways.iter().filter(|gateway| !reaches(&subnets, **gateway));
+            out.extend(outside.map(|gateway| {
+                let message = format!(
+                    "{gateway} lies in the subnet of none of the addresses, or is one of them; nothing would get out"
+                );
+                Problem::new("gateway", message)
+            }));
         }
         if !self.gateways.is_empty() && self.addresses.is_empty() {
             out.push(Problem::new("gateway", "DHCP brings its own; give an address too, or leave it out"));
@@ -109,4 +123,59 @@ impl Network {
         }
         out
     }
+}
+
+/// An address with the network it is in.
+struct Subnet {
+    address: IpAddr,
+    /// Bits behind the prefix.
+    host_bits: u32,
+}
+
+impl Subnet {
+    /// Reads `address/prefix`, which a host can have; refused in words.
+    fn read(text: &str) -> Result<Self, String> {
+        let refuse = || format!("{text:?} is no address with its prefix, such as 192.0.2.10/24");
+        let (address, prefix) = text.split_once('/').ok_or_else(refuse)?;
+        let address: IpAddr = address.parse().map_err(|_| refuse())?;
+        let prefix: u32 = prefix.parse().map_err(|_| refuse())?;
+        let width: u32 = if address.is_ipv4() { 32 } else { 128 };
+        let host_bits = width.checked_sub(prefix).ok_or_else(refuse)?;
+        let subnet = Self { address, host_bits };
+        if address.is_unspecified() || address.is_multicast() || address.is_loopback() {
+            return Err(format!("{text:?} is no address that an interface of a machine has"));
+        }
+        // With one bit or none there is no network and no broadcast address (RFC 3021, RFC 6164).
+        let (host, ones) = (bits(address) & !subnet.mask(), !subnet.mask());
+        if host_bits > 1 && (host == 0 || (address.is_ipv4() && host == ones)) {
+            return Err(format!(
+                "{text:?} is the address of the network itself, or its broadcast; give the host's own"
+            ));
+        }
+        Ok(subnet)
+    }
+
+    fn mask(&self) -> u128 {
+        u128::MAX.checked_shl(self.host_bits).unwrap_or(0)
+    }
+
+    fn holds(&self, other: IpAddr) -> bool {
+        self.address.is_ipv4() == other.is_ipv4()
+            && self.address != other
+            && bits(self.address) & self.mask() == bits(other) & self.mask()
+    }
+}
+
+fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => u128::from(u32::from(v4)),
+        IpAddr::V6(v6) => u128::from(v6),
+    }
+}
+
+/// Whether a gateway is a neighbour: in one of the subnets, or one of the link's own.
+fn reaches(subnets: &[Subnet], gateway: IpAddr) -> bool {
+    let own = subnets.iter().any(|subnet| subnet.address == gateway);
+    let link = matches!(gateway, IpAddr::V6(v6) if v6.is_unicast_link_local());
+    !own && (link || subnets.iter().any(|subnet| subnet.holds(gateway)))
 }

@@ -1,3 +1,5 @@
+mod values;
+
 use super::*;
 use crate::lint::{Context, lint_for};
 use crate::merge::merge;
@@ -26,6 +28,13 @@ fn full(agent: Agent) -> Request {
     }
 }
 
+/// The same for `profile`, which may have no place for a load balancer.
+fn full_for(profile: Profile, agent: Agent) -> Request {
+    let request = full(agent);
+    let takes = profile.template().contains("{{load_balancer}}");
+    Request { load_balancer: request.load_balancer.filter(|_| takes), ..request }
+}
+
 fn sources() -> Vec<Agent> {
     vec![
         Agent::Image,
@@ -52,7 +61,7 @@ fn every_profile_from_every_source() {
                 Some(GuestAgent::None),
                 Some(GuestAgent::File("/opt/qga.deb".to_owned())),
             ] {
-                let request = Request { guest_agent: guest, ..full(agent.clone()) };
+                let request = Request { guest_agent: guest, ..full_for(profile, agent.clone()) };
                 let text = render(profile, &request).unwrap_or_else(|p| panic!("{p:?}"));
                 assert!(
                     text.starts_with("#cloud-config\n") && !text.contains("{{") && !text.contains("#if"),
@@ -79,7 +88,7 @@ fn every_profile_from_every_source() {
 #[test]
 fn the_harvester_profile_fits_into_a_spec() {
     for agent in sources() {
-        let text = render(Profile::HarvesterVm, &full(agent)).unwrap();
+        let text = render(Profile::HarvesterVm, &full_for(Profile::HarvesterVm, agent)).unwrap();
         let platform = Context { platform: Some(Platform::Harvester), ..Context::default() };
         assert_eq!(lint_for(text.as_bytes(), &platform), [], "{} bytes\n{text}", text.len());
     }
@@ -141,7 +150,7 @@ fn merged_into_a_pools_userdata() {
 #[test]
 fn what_cannot_be_rendered_is_said_all_at_once() {
     let what = |request: Request| -> Vec<&'static str> {
-        render(Profile::HarvesterVm, &request).unwrap_err().iter().map(|p| p.what).collect()
+        render(Profile::RancherHaServer, &request).unwrap_err().iter().map(|p| p.what).collect()
     };
     for url in [
         "http://a",
