@@ -161,9 +161,9 @@ fn add_mapping(
     source: Source<'_>,
 ) -> Result<String, Vec<Finding>> {
     let mut text = text.to_owned();
+    let mut mine = Mine::read(&text)?;
     for (key, value) in theirs.pairs().unwrap_or_default() {
         let Some(name) = key.text() else { continue };
-        let mine = Mine::read(&text)?;
         let mapping = at(mine.written.as_ref(), path);
         let splice = Splice { text: &text, mapping, is_root: path.is_empty() };
         path.push(name.to_owned());
@@ -176,8 +176,7 @@ fn add_mapping(
                 if matches!(written.value, Value::Alias(_)) {
                     mine.must_be_alone(path)?;
                 }
-                text = add_mapping(&text, path, value, source)?;
-                None
+                Some(add_mapping(&text, path, value, source)?)
             }
             (Some(written), Some(meant)) => {
                 add_value(&splice, &mine, path, (written, meant), (value, source))?
@@ -188,8 +187,8 @@ fn add_mapping(
                 Some(splice.add_key(name, &Item::of_key(source, key, value)).map_err(|f| vec![f])?)
             }
         };
-        if let Some(spliced) = spliced {
-            unchanged_but_for(path, &mine, Mine::read(&spliced))?;
+        if let Some(spliced) = spliced.filter(|spliced| *spliced != text) {
+            mine = unchanged_but_for(path, &mine, Mine::read(&spliced))?;
             text = spliced;
         }
         path.pop();

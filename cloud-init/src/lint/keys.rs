@@ -72,7 +72,10 @@ fn nearest(name: &str, known: impl Iterator<Item = &'static str>) -> Option<&'st
     let wanted = squeezed(name);
     // Of short names everything is within two changes.
     let most = if name.len() < 5 { 1 } else { 2 };
+    // Dashes and underlines left out, names of one meaning differ in length by a few.
+    let alike = |key: &&str| key.len().abs_diff(name.len()) <= most + 3;
     known
+        .filter(alike)
         .filter_map(|key| {
             let distance = if squeezed(key) == wanted { 0 } else { strsim::levenshtein(key, name) };
             (distance <= most).then_some((distance, key))

@@ -81,17 +81,20 @@ fn aliases(node: &Node, out: &mut BTreeSet<usize>) {
     }
 }
 
-/// The safety net under the splices: but for what is added at `path`, `after` means what `before` meant.
+/// `after`, with the safety net under the splices: but for what is added at `path`, it means what `before` meant.
 pub(super) fn unchanged_but_for(
     path: &[String],
     before: &Mine,
     after: Result<Mine, Vec<Finding>>,
-) -> Result<(), Vec<Finding>> {
+) -> Result<Mine, Vec<Finding>> {
     let changed = match after.as_ref().map(Mine::meant) {
         Ok(Some(new)) => before.meant().and_then(|old| changed_in(old, new, path)),
         Ok(None) | Err(_) => Some("the document".to_owned()),
     };
-    let Some(what) = changed else { return Ok(()) };
+    let what = match (changed, after) {
+        (None, Ok(after)) => return Ok(after),
+        (what, _) => what.unwrap_or_else(|| "the document".to_owned()),
+    };
     let place =
         before.written.as_ref().and_then(|root| path.iter().try_fold(root, |node, key| node.get(key)));
     let message = format!("adding to {} would change {what}; nothing is written", path.join("."));

@@ -140,10 +140,10 @@ fn stands(text: &str, request: &Request) {
     let url = config.get("load_balancer").and_then(|list| list[0]["url"].as_str());
     assert_eq!(url, request.load_balancer.as_deref());
     let urls: Vec<&str> = request.coordinators.iter().map(|url| url.trim_end_matches('/')).collect();
-    let told = config
+    let told: Option<Vec<&str>> = config
         .get("coordinator")
         .map(|c| c["urls"].as_array().unwrap().iter().filter_map(|u| u.as_str()).collect());
-    assert_eq!(told.unwrap_or(Vec::new()), urls);
+    assert_eq!(told.unwrap_or_default(), urls);
     assert_eq!(content("/etc/outrider/token"), request.token.as_deref());
     let tables: Vec<&str> = config.as_table().unwrap().keys().map(String::as_str).collect();
     assert!(tables.iter().all(|t| ["node", "coordinator", "load_balancer"].contains(t)), "{text}");
