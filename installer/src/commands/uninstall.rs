@@ -19,10 +19,10 @@ pub(crate) async fn run(args: UninstallArgs, screen: &mut Screen) -> anyhow::Res
     }
     let undo = match read_receipt(&machine)? {
         Some(receipt) => {
-            let lies = undo::look(&machine, &receipt).await;
+            let lies = undo::look(&machine, &receipt).await?;
             undo::undo(&receipt, &lies, args.purge)
         }
-        None => undo::nothing(&machine).await,
+        None => undo::nothing(&machine).await?,
     };
     let mut report = Report::uninstall(&undo, args.working.dry_run);
     if report.may_go_on() {

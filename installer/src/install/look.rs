@@ -99,7 +99,7 @@ pub(crate) async fn look(
         }
     }
     if seen.has_programs {
-        seen.package = programs::package_of(machine, AGENT).await;
+        seen.package = programs::package_of(machine, AGENT).await?;
     }
     seen.selinux = machine.is_ours() && Path::new("/sys/fs/selinux/enforce").exists();
     seen.can_make_users = machine.is_root && programs::find("systemd-sysusers").is_some();

@@ -32,7 +32,7 @@ impl Machine {
     /// them: an absolute one of an image leads to a place in the image, not in the system that builds it.
     pub(crate) fn at(&self, path: &str) -> PathBuf {
         if self.is_ours() {
-            return PathBuf::from(path);
+            return self.root.join(path.trim_start_matches('/'));
         }
         let path = Path::new(path);
         match (path.parent(), path.file_name()) {

@@ -63,28 +63,37 @@ pub(crate) struct Package {
     pub(crate) upgrade: String,
 }
 
-/// The package that `path` is of; `None` where it is of none, or nobody can be asked.
-pub(crate) async fn package_of(machine: &Machine, path: &str) -> Option<Package> {
+/// The package that `path` is of; `None` where it is of none, or the machine has no packages. An error where whoever knows
+/// did not answer: no answer is not "of none".
+pub(crate) async fn package_of(machine: &Machine, path: &str) -> anyhow::Result<Option<Package>> {
     let root = machine.root().to_string_lossy().into_owned();
     if machine.has("/var/lib/dpkg/status") && find("dpkg-query").is_some() {
         let admin = format!("--admindir={}", machine.at("/var/lib/dpkg").display());
-        let said =
-            ask("dpkg-query", &[&admin, "--search", path]).await.ok().filter(|said| said.status.success());
-        // `NAME[:ARCHITECTURE][, NAME…]: PATH`, as dpkg-query(1) documents it.
-        if let Some(name) = said.and_then(|said| Some(said.out.split([':', ',']).next()?.trim().to_owned())) {
-            return Some(Package {
-                removal: format!("apt-get remove {name}"),
-                upgrade: format!("apt-get install {name}"),
-                name,
-            });
+        // `NAME[:ARCHITECTURE][, NAME…]: PATH`, and 1 where there is none, as dpkg-query(1) documents it.
+        let said = ask("dpkg-query", &[&admin, "--search", path]).await?;
+        match said.status.code() {
+            Some(0) => {
+                let name = said.out.split([':', ',']).next().unwrap_or_default().trim().to_owned();
+                return Ok(Some(Package {
+                    removal: format!("apt-get remove {name}"),
+                    upgrade: format!("apt-get install {name}"),
+                    name,
+                }));
+            }
+            Some(1) => {}
+            _ => bail!("whether a package laid out {path} cannot be told: dpkg-query: {}", said.err),
         }
     }
     let rpm = ["/usr/lib/sysimage/rpm", "/var/lib/rpm"].iter().any(|folder| machine.is_dir(folder));
     if rpm && find("rpm").is_some() {
         let said =
-            ask("rpm", &["--root", &root, "--query", "--file", "--queryformat", "%{NAME}\\n", path]).await;
-        let said = said.ok().filter(|said| said.status.success());
-        if let Some(name) = said.and_then(|said| Some(said.out.lines().next()?.trim().to_owned())) {
+            ask("rpm", &["--root", &root, "--query", "--file", "--queryformat", "%{NAME}\\n", path]).await?;
+        let words = format!("{} {}", said.out, said.err);
+        if !said.status.success() && !words.contains("not owned by any package") {
+            bail!("whether a package laid out {path} cannot be told: rpm: {}", words.trim());
+        }
+        if let Some(name) = said.out.lines().next().filter(|_| said.status.success()) {
+            let name = name.trim().to_owned();
             let tool = if find("transactional-update").is_some() {
                 ["transactional-update pkg remove", "transactional-update pkg install"]
             } else if find("zypper").is_some() {
@@ -92,14 +101,14 @@ pub(crate) async fn package_of(machine: &Machine, path: &str) -> Option<Package>
             } else {
                 ["dnf remove", "dnf install"]
             };
-            return Some(Package {
+            return Ok(Some(Package {
                 removal: format!("{} {name}", tool[0]),
                 upgrade: format!("{} {name}", tool[1]),
                 name,
-            });
+            }));
         }
     }
-    None
+    Ok(None)
 }
 
 /// `ActiveState=` of a unit; empty where systemd cannot be asked.

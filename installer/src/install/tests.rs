@@ -91,8 +91,8 @@ async fn installed(machine: &Machine, release: &Release, wishes: &Wishes) {
 
 async fn way_back(machine: &Machine, purge: bool) -> Undo {
     match Receipt::read(machine).unwrap() {
-        Some(receipt) => undo::undo(&receipt, &undo::look(machine, &receipt).await, purge),
-        None => undo::nothing(machine).await,
+        Some(receipt) => undo::undo(&receipt, &undo::look(machine, &receipt).await.unwrap(), purge),
+        None => undo::nothing(machine).await.unwrap(),
     }
 }
 
@@ -248,6 +248,28 @@ async fn what_userdata_wrote_becomes_part_of_the_installation() {
     installed(&machine, &release, &Wishes::default()).await;
     uninstalled(&machine, true).await;
     assert_eq!(tree(root.path()), before);
+}
+
+#[tokio::test]
+async fn a_coordinators_settings_outlive_the_node() {
+    let (root, from) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let machine = machine(root.path());
+    installed(&machine, &release(from.path(), "1"), &wishes()).await;
+    let settings = "/etc/outrider/coordinator.env";
+    put(&machine.at(settings), "OUTRIDER_LISTEN=0.0.0.0:8440\n");
+    uninstalled(&machine, true).await;
+    assert!(machine.has(settings) && !machine.has(DROP_IN));
+}
+
+#[tokio::test]
+async fn what_lay_there_before_comes_back_also_where_ours_was_removed() {
+    let (root, from) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let machine = machine(root.path());
+    put(&machine.at(AGENT), "somebody's\n");
+    installed(&machine, &release(from.path(), "1"), &wishes()).await;
+    fs::remove_file(machine.at(AGENT)).unwrap();
+    uninstalled(&machine, false).await;
+    assert_eq!(fs::read_to_string(machine.at(AGENT)).unwrap(), "somebody's\n");
 }
 
 #[tokio::test]

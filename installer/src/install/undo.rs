@@ -9,7 +9,7 @@ mod seen;
 pub(crate) use act::act;
 pub(crate) use seen::{Lies, look};
 
-use super::files::There;
+use super::files::{Lying, There};
 use super::receipt::{Class, Made};
 use super::step::{Held, Planned};
 use super::{
@@ -140,6 +140,7 @@ pub(crate) fn undo(receipt: &Receipt, lies: &Lies, purge: bool) -> Undo {
     let of_ours = |wanted: &str| {
         receipt.made.iter().any(|made| matches!(made, Made::Folder { path } if path == wanted))
     };
+    let settings_go = of_ours(SETTINGS) && !lies.coordinator && !lies.coordinator_settings;
     for (tree, reason) in [
         (RUNTIME, "sockets and the last verdict"),
         (GUEST_AGENT_RUNTIME, "what became of the guest agent's set-up"),
@@ -161,8 +162,10 @@ pub(crate) fn undo(receipt: &Receipt, lies: &Lies, purge: bool) -> Undo {
                 "the identity of the node; to be one again, it needs a new token",
             );
         }
-        if of_ours(SETTINGS) && lies.trees.contains(SETTINGS) {
+        if settings_go && lies.trees.contains(SETTINGS) {
             undo.add(Back::RemoveTree(SETTINGS.to_owned()), "settings and secrets, made for this node");
+        } else if lies.trees.contains(SETTINGS) && of_ours(SETTINGS) {
+            undo.hold(SETTINGS, "a coordinator's settings lie there; what we put into it goes");
         } else if lies.trees.contains(SETTINGS) {
             undo.hold(
                 SETTINGS,
@@ -187,7 +190,7 @@ pub(crate) fn undo(receipt: &Receipt, lies: &Lies, purge: bool) -> Undo {
             _ => None,
         })
         .filter(|path| lies.trees.contains(*path) && (purge || !path.starts_with(SETTINGS)))
-        .filter(|path| !(purge && of_ours(SETTINGS) && path.starts_with(SETTINGS)))
+        .filter(|path| !(purge && settings_go && path.starts_with(SETTINGS)))
         .collect();
     folders.sort_by_key(|path| std::cmp::Reverse(path.matches('/').count()));
     for folder in folders {
@@ -210,7 +213,7 @@ pub(crate) fn undo(receipt: &Receipt, lies: &Lies, purge: bool) -> Undo {
 }
 
 /// What there is to do where no receipt lies: nothing, but for a folder that a crash left before its first word.
-pub(crate) async fn nothing(machine: &Machine) -> Undo {
+pub(crate) async fn nothing(machine: &Machine) -> anyhow::Result<Undo> {
     let mut undo = Undo::default();
     let replaced = format!("{FOLDER}/replaced");
     if std::fs::read_dir(machine.at(&replaced)).is_ok_and(|mut files| files.next().is_some()) {
@@ -222,7 +225,7 @@ pub(crate) async fn nothing(machine: &Machine) -> Undo {
     } else if machine.is_dir(FOLDER) {
         undo.add(Back::RemoveTree(FOLDER.to_owned()), "a run that ended in between left it");
     }
-    let package = if machine.has(AGENT) { programs::package_of(machine, AGENT).await } else { None };
+    let package = if machine.has(AGENT) { programs::package_of(machine, AGENT).await? } else { None };
     match package {
         Some(package) => undo.hold(
             "programs, units, manual",
@@ -245,7 +248,7 @@ pub(crate) async fn nothing(machine: &Machine) -> Undo {
             }
         }
     }
-    undo
+    Ok(undo)
 }
 
 fn stop(receipt: &Receipt, lies: &Lies, purge: bool, undo: &mut Undo) {
@@ -282,7 +285,21 @@ fn stop(receipt: &Receipt, lies: &Lies, purge: bool, undo: &mut Undo) {
 fn of_file(made: &Made, lies: &Lies, purge: bool, undo: &mut Undo) -> bool {
     let Made::File { path, class, ours, before } = made else { return true };
     let there = match lies.files.get(path) {
-        None | Some(There::Nothing) => return true,
+        None | Some(There::Nothing) => {
+            let kept = before.as_ref().filter(|before| lies.copies.contains(&before.sha256));
+            let goes = match class {
+                Class::Configuration => purge,
+                Class::Program => lies.package.is_none(),
+            };
+            return match kept {
+                Some(before) if goes => {
+                    undo.add(restore(path, before), "it lay there before the installation");
+                    true
+                }
+                Some(_) => false,
+                None => true,
+            };
+        }
         Some(There::File(there)) => there,
         Some(There::Other | There::Unreadable(_)) => {
             undo.hold(path, "it is no file that we wrote");
@@ -312,18 +329,19 @@ fn of_file(made: &Made, lies: &Lies, purge: bool, undo: &mut Undo) -> bool {
         _ => {}
     }
     match before {
-        Some(before) => undo.add(
-            Back::Restore {
-                path: path.clone(),
-                sha256: before.sha256.clone(),
-                mode: before.mode,
-                owner: (before.uid, before.gid),
-            },
-            "it lay there before the installation",
-        ),
+        Some(before) => undo.add(restore(path, before), "it lay there before the installation"),
         None => undo.add(Back::Remove(path.clone()), "it was not there before the installation"),
     }
     true
+}
+
+fn restore(path: &str, before: &Lying) -> Back {
+    Back::Restore {
+        path: path.to_owned(),
+        sha256: before.sha256.clone(),
+        mode: before.mode,
+        owner: (before.uid, before.gid),
+    }
 }
 
 fn users(receipt: &Receipt, lies: &Lies, undo: &mut Undo) {

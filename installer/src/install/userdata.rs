@@ -47,9 +47,8 @@ pub(super) fn look(machine: &Machine, receipt: Option<&Receipt>) -> Userdata {
 fn is_alone(machine: &Machine) -> bool {
     let ours = |path: &str| FILES.contains(&path) || FOLDERS.contains(&path) || path == WORK;
     FOLDERS.iter().all(|folder| {
-        let entries = fs::read_dir(machine.at(folder)).into_iter().flatten().flatten();
-        entries
-            .map(|entry| entry.file_name())
-            .all(|name| ours(&format!("{folder}/{}", name.to_string_lossy())))
+        let Ok(entries) = fs::read_dir(machine.at(folder)) else { return !machine.has(folder) };
+        let names = entries.flatten().map(|entry| entry.file_name());
+        names.map(|name| format!("{folder}/{}", name.to_string_lossy())).all(|path| ours(&path))
     })
 }
