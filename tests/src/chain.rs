@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use outrider_protocol::{Condition, ConditionType, EventView, ReasonCode, Status};
 
 /// Walks one node's events in the order of their ids; gives the conditions in force at the end, by type and subject.
@@ -25,8 +25,14 @@ pub fn unbroken(events: &[EventView]) -> anyhow::Result<BTreeMap<(ConditionType,
             key.1
         );
         if transition.removed {
-            now.remove(&key)
-                .with_context(|| format!("event {}: {key:?} was not there to be removed", event.id))?;
+            // What came and went while the spool was full is one transition: gone, from nothing.
+            let came_and_went = transition.merged > 0 && before == (None, None);
+            let gone = now.remove(&key);
+            ensure!(
+                gone.is_some() || came_and_went,
+                "event {}: {key:?} was not there to be removed",
+                event.id
+            );
         } else {
             now.insert(key, condition.clone());
         }
@@ -66,6 +72,11 @@ mod tests {
             events.remove(lost);
             assert!(unbroken(&events).is_err(), "lost {lost}");
         }
+        let mut gone = event(1, None, "A");
+        gone.transition.removed = true;
+        assert!(unbroken(&[gone.clone()]).is_err(), "what was not there cannot go");
+        gone.transition.merged = 1;
+        assert!(unbroken(&[gone]).is_ok(), "it came and went");
         let again = |id, n: usize| EventView { id, ..whole[n].clone() };
         assert!(unbroken(&[again(1, 0), again(2, 1), again(3, 1), again(4, 2)]).is_err(), "doubled");
         assert!(unbroken(&[again(1, 0), again(2, 2), again(3, 1)]).is_err(), "misplaced");
