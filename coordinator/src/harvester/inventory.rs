@@ -187,13 +187,6 @@ impl Inventory {
         Source { resource: resource.name().to_owned(), is_optional: resource.is_optional(), state }
     }
 
-    /// Whether machines were read, once, as a whole.
-    pub(super) fn was_read(&self) -> bool {
-        [Resource::Vms, Resource::Instances]
-            .iter()
-            .all(|resource| self.progress.get(&(*resource as u8)).is_some_and(|p| p.last_read.is_some()))
-    }
-
     /// Whether what is known of machines is up to date.
     pub(super) fn is_current(&self) -> bool {
         [Resource::Vms, Resource::Instances].iter().all(|resource| {

@@ -9,19 +9,20 @@ use super::inventory::{Entry, Inventory, Machine};
 
 /// Whether there is something to show.
 pub(crate) enum Readable {
-    /// Machines were read, and this many of others are left alone.
+    /// Machines were read and judged.
     Yes,
-    /// Nothing was ever read to its end: why, in words.
+    /// Nothing was ever read to its end and judged: why, in words.
     NotYet(String),
 }
 
 impl Harvester {
-    /// Whether machines were read at all.
+    /// Whether machines were read and judged at all: which of them are shown is known only then.
     pub(crate) fn readable(&self) -> Readable {
-        if self.inventory().was_read() {
+        let judged = self.judged();
+        if judged.is_judged {
             return Readable::Yes;
         }
-        let why = self.judged().source.first().map(|latch| latch.condition.message.clone());
+        let why = judged.source.first().map(|latch| latch.condition.message.clone());
         Readable::NotYet(why.unwrap_or_else(|| "it has not been asked yet".to_owned()))
     }
 
