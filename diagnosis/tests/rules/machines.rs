@@ -123,8 +123,48 @@ fn a_stopped_one_is_stale_and_not_gone() {
     let vm = Vm { instance: None, ..running(3600) };
     let contact = of(&vm, Standing::Is(node(None), Mark::Mac), T::MachineReporting);
     expect(&contact, Status::Unknown, Severity::Info, R::MachineStopped, &["stale", "labels are kept"]);
+    assert!(!contact.message.contains("Rancher"), "{contact:?}");
     let judgement = judge(&machine(&vm, Standing::Nobody), now());
     assert!(judgement.findings.iter().all(|f| f.condition_type != T::GuestAgentConnected), "{judgement:?}");
+}
+
+#[test]
+fn how_long_rancher_waits_for_it_to_run_counts_from_when_the_vm_was_made() {
+    let made = |seconds, instance: Option<u64>| {
+        let instance = instance.map(|seconds| {
+            let phase = "Scheduling".into();
+            Box::new(Instance { created_at: Some(ago(seconds)), phase, ..Instance::default() })
+        });
+        Vm { created_at: Some(ago(seconds)), instance, ..running(0) }
+    };
+    let contact = |vm: &Vm| of(vm, Standing::Nobody, T::MachineReporting);
+    let words = ["does not run; Rancher waits 7 min more"];
+    expect(&contact(&made(180, None)), Status::Unknown, Severity::Info, R::MachineStopped, &words);
+    let words = ["Being started for 10 s", "Rancher waits 60 s more"];
+    let started = made(540, Some(10));
+    expect(&contact(&started), Status::Unknown, Severity::Info, R::MachineStarting, &words);
+    let words = ["Being started for 11 min", "Rancher waits no longer than 10 min"];
+    let late = made(700, Some(690));
+    expect(&contact(&late), Status::Unknown, Severity::Warn, R::MachineStarting, &words);
+    let (old, unknown) = (made(1200, Some(10)), Vm { created_at: None, ..made(0, Some(10)) });
+    let by_hand = Vm { by_node_driver: false, ..made(180, None) };
+    for vm in [old, unknown, by_hand] {
+        assert!(!contact(&vm).message.contains("Rancher"), "{:?}", contact(&vm));
+    }
+}
+
+#[test]
+fn one_that_was_started_anew_may_boot_before_its_silence_counts() {
+    let silent = |seen| Node { heard: Status::Unknown, last_seen: Some(ago(seen)), ..node(None) };
+    let contact = |up, seen| {
+        let vm = running(up);
+        of(&vm, Standing::Is(silent(seen), Mark::Mac), T::MachineReporting)
+    };
+    let words = ["VM up 60 s", "node n1 not heard since"];
+    expect(&contact(60, 900), Status::Unknown, Severity::Info, R::MachineStarting, &words);
+    expect(&contact(300, 900), Status::Unknown, Severity::Warn, R::NodeSilent, &["15 min"]);
+    // It was heard in this run already.
+    expect(&contact(280, 130), Status::Unknown, Severity::Warn, R::NodeSilent, &["2 min"]);
 }
 
 #[test]
