@@ -195,7 +195,7 @@ impl Judged {
         let before: &[Latch] = known.or_else(|| self.stored.get(key).map(Vec::as_slice)).unwrap_or_default();
         let vm = entry.joined().unwrap_or_default();
         let memory = &entry.memory;
-        let shown = memory.addresses_at.map(|at| (memory.addresses.as_slice(), at));
+        let shown = memory.addresses_lost.map(|at| (memory.addresses.as_slice(), at));
         let is = match &node {
             Standing::Is(node, by) => Some((node.name.into(), *by)),
             _ => None,
@@ -204,8 +204,9 @@ impl Judged {
             vm: &vm,
             node,
             watched_since: memory.watched_since,
-            agent_seen: memory.agent_seen,
+            agent_lost: memory.agent_lost,
             last_addresses: shown,
+            had_first_ipv4: memory.had_first_ipv4,
         };
         let latched = latch(before, &machines::judge(&machine, now), now);
         if !latched.transitions.is_empty() {

@@ -60,7 +60,7 @@ fn with_agent(mut vm: Vm, agent: AgentConnected) -> Vm {
 
 fn machine<'a>(vm: &'a Vm, node: Standing<'a>) -> Machine<'a> {
     let since = vm.instance.as_ref().and_then(|i| i.created_at).unwrap_or(now());
-    Machine { vm, node, watched_since: since, agent_seen: None, last_addresses: None }
+    Machine { vm, node, watched_since: since, agent_lost: None, last_addresses: None, had_first_ipv4: false }
 }
 
 fn node<'a>(guest_agent: Option<&'a Condition>) -> Node<'a> {
@@ -243,7 +243,7 @@ fn an_address_that_flaps_alarms_nobody_at_once() {
     );
     expect(&shown(700), Status::False, Severity::Warn, R::GuestAgentNoAddress, &[]);
     let vm = running(9000);
-    let lost = |seconds| Machine { agent_seen: Some(ago(seconds)), ..machine(&vm, Standing::Nobody) };
+    let lost = |seconds| Machine { agent_lost: Some(ago(seconds)), ..machine(&vm, Standing::Nobody) };
     let shown = |seconds| only(&judge(&lost(seconds), now()), T::GuestAgentConnected);
     expect(&shown(300), Status::True, Severity::Info, R::GuestAgentDisconnected, &["known flap"]);
     expect(&shown(700), Status::False, Severity::Warn, R::GuestAgentDisconnected, &["11 min"]);
@@ -253,8 +253,45 @@ fn an_address_that_flaps_alarms_nobody_at_once() {
 fn a_first_interface_without_ipv4_is_told_as_what_it_is() {
     let vm = with_address(with_agent(running(500), AgentConnected::True(Some(ago(400)))), "fe80::1");
     let shown = of(&vm, Standing::Nobody, T::GuestAgentConnected);
-    let words = ["fe80::1 first", "none but IPv4", "100 s left"];
+    let words = ["fe80::1 at the first interface", "none but IPv4", "100 s left"];
     expect(&shown, Status::False, Severity::Error, R::GuestAgentNoAddress, &words);
+}
+
+#[test]
+fn an_address_elsewhere_does_not_end_the_wait_for_the_first_interface() {
+    let connected = |seconds: u64, first: &str| {
+        let vm = with_agent(running(seconds), AgentConnected::True(Some(ago(seconds - 20))));
+        let mut vm = with_address(vm, "192.0.2.9");
+        if let Some(instance) = &mut vm.instance {
+            instance.first_address = first.into();
+        }
+        vm
+    };
+    let shown = |vm: &Vm| of(vm, Standing::Nobody, T::GuestAgentConnected);
+    let words =
+        ["192.0.2.9, and nothing at the first interface", "8 min left", "first of the machine's networks"];
+    expect(&shown(&connected(120, "")), Status::Unknown, Severity::Info, R::GuestAgentNoAddress, &words);
+    let words = ["2001:db8::1 at the first interface", "100 s left"];
+    let late = connected(500, "2001:db8::1");
+    expect(&shown(&late), Status::False, Severity::Error, R::GuestAgentNoAddress, &words);
+    // The driver has its address, or waits for none any more.
+    let had = Machine { had_first_ipv4: true, ..machine(&late, Standing::Nobody) };
+    let had = only(&judge(&had, now()), T::GuestAgentConnected);
+    expect(&had, Status::True, Severity::Ok, R::GuestAgentConnectedAtHost, &["192.0.2.9"]);
+    let old = shown(&connected(7200, ""));
+    expect(&old, Status::True, Severity::Ok, R::GuestAgentConnectedAtHost, &["192.0.2.9"]);
+}
+
+#[test]
+fn a_connection_lost_before_there_was_an_address_is_no_flap() {
+    let vm = running(420);
+    let lost = Machine { agent_lost: Some(ago(60)), ..machine(&vm, Standing::Nobody) };
+    let shown = only(&judge(&lost, now()), T::GuestAgentConnected);
+    let words = ["has not reached the guest agent for 60 s", "3 min left"];
+    expect(&shown, Status::False, Severity::Warn, R::GuestAgentDisconnected, &words);
+    let lost = Machine { had_first_ipv4: true, ..lost };
+    let shown = only(&judge(&lost, now()), T::GuestAgentConnected);
+    expect(&shown, Status::True, Severity::Info, R::GuestAgentDisconnected, &["known flap"]);
 }
 
 #[test]
@@ -371,7 +408,8 @@ proptest! {
         };
         let last = ["192.0.2.1".into()];
         let machine = Machine {
-            agent_seen: seen.map(ago),
+            agent_lost: seen.map(ago),
+            had_first_ipv4: seen.is_some_and(|at| at.is_multiple_of(2)),
             last_addresses: seen.map(|at| (last.as_slice(), ago(at))),
             ..machine(&vm, standing)
         };
