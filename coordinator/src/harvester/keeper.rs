@@ -7,7 +7,7 @@ use std::time::Duration;
 use outrider_diagnosis::machines::{self, Node as NodeSide, Standing};
 use outrider_diagnosis::{Judgement, latch};
 use outrider_protocol::{Condition, ConditionType, Latch, Status, Timestamp, Transition};
-use outrider_sync::harvester::{Identified, NodeMarks, VmMarks, identify};
+use outrider_sync::harvester::{Identified, Mark, NodeMarks, VmMarks, identify};
 
 use super::inventory::{Entry, Inventory, Machine};
 use super::{Harvester, Judged};
@@ -133,7 +133,7 @@ impl Harvester {
         let mut machines = BTreeMap::new();
         for ((key, entry), identified) in candidates.iter().zip(&identified) {
             let is_expected = entry.is_by_node_driver() && clusters.contains(entry.cluster());
-            if !is_expected && *identified == Identified::Nobody {
+            if !is_expected && is_strange(identified) {
                 continue;
             }
             let standing = standing(identified, &nodes, &candidates);
@@ -143,6 +143,15 @@ impl Harvester {
         judged.ignored = inventory.machines.len().saturating_sub(machines.len());
         judged.settle(machines, fleet, now);
     }
+}
+
+/// Whether a VM that is not expected as a node is somebody else's: it shares no mark with any, or nothing but a name, which
+/// anybody may give, and differs in another.
+fn is_strange(identified: &Identified) -> bool {
+    matches!(
+        identified,
+        Identified::Nobody | Identified::Contradicted { by: Mark::Name | Mark::HostName, .. }
+    )
 }
 
 /// What was identified, in the words of the rules.
@@ -251,4 +260,18 @@ impl Judged {
 
 fn announce(fleet: &Fleet, key: &str, transition: Transition) {
     fleet.announcements.add(Origin { uid: format!("machine/{key}"), name: key.to_owned() }, transition);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namesake_is_nobody_here_and_a_copy_is() {
+        let contradicted = |by, against| Identified::Contradicted { node: 0, by, against };
+        assert!(is_strange(&Identified::Nobody) && is_strange(&contradicted(Mark::Name, Mark::Mac)));
+        assert!(!is_strange(&contradicted(Mark::Mac, Mark::SystemUuid)));
+        assert!(!is_strange(&Identified::Is { node: 0, by: Mark::Name }));
+        assert!(!is_strange(&Identified::SeveralVms { node: 0, vms: vec![0, 1], by: Mark::Name }));
+    }
 }
