@@ -143,7 +143,7 @@ pub(super) struct Machine {
 pub(super) struct Inventory {
     pub(super) server: String,
     pub(super) machines: BTreeMap<Arc<str>, Entry>,
-    pub(super) hosts: HashMap<Box<str>, Host>,
+    hosts: HashMap<Box<str>, Host>,
     progress: HashMap<u8, Progress>,
 }
 
@@ -198,9 +198,16 @@ impl Inventory {
 
     /// Whether what is known of machines is up to date.
     pub(super) fn is_current(&self) -> bool {
-        [Resource::Vms, Resource::Instances].iter().all(|resource| {
-            self.progress.get(&(*resource as u8)).is_some_and(|p| p.is_current && p.failing.is_none())
-        })
+        [Resource::Vms, Resource::Instances].into_iter().all(|resource| self.is_current_of(resource))
+    }
+
+    fn is_current_of(&self, resource: Resource) -> bool {
+        self.progress.get(&(resource as u8)).is_some_and(|p| p.is_current && p.failing.is_none())
+    }
+
+    /// A host, while hosts are up to date: its labels may be others by now.
+    pub(super) fn host(&self, name: &str) -> Option<&Host> {
+        self.hosts.get(name).filter(|_| self.is_current_of(Resource::Hosts))
     }
 }
 

@@ -32,7 +32,8 @@ impl Harvester {
         let inventory = self.inventory();
         let judged = self.judged();
         let range = judged.machines.range::<str, _>((Excluded(after), Unbounded));
-        range.take(limit).filter_map(|(key, machine)| view(&inventory, key, machine)).collect()
+        // Counted when they are shown: one that has just gone must not make a full page look like the last.
+        range.filter_map(|(key, machine)| view(&inventory, key, machine)).take(limit).collect()
     }
 
     /// Machines by state, and VMs that are left alone.
@@ -80,7 +81,7 @@ fn view(inventory: &Inventory, key: &str, machine: &Machine) -> Option<MachineVi
     let entry = inventory.machines.get(key)?;
     let vm = entry.joined()?;
     let instance = entry.instance();
-    let host = instance.and_then(|instance| inventory.hosts.get(&instance.host));
+    let host = instance.and_then(|instance| inventory.host(&instance.host));
     // The host's own label, or what Harvester wrote of it at the machine.
     let topology = |of_host: Option<&str>, of_machine: Option<&str>| {
         of_host.filter(|v| !v.is_empty()).or(of_machine).unwrap_or_default().to_owned()
