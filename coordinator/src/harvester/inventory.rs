@@ -141,6 +141,7 @@ pub(super) struct Machine {
 /// All that was read.
 #[derive(Default)]
 pub(super) struct Inventory {
+    /// The server with the namespaces that are read of it, in words; empty before anything was read.
     pub(super) server: String,
     pub(super) machines: BTreeMap<Arc<str>, Entry>,
     hosts: HashMap<Box<str>, Host>,

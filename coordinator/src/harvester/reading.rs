@@ -195,7 +195,7 @@ async fn follow_all<T: Kept>(
             Err(failure) => return failure,
         }
     }
-    harvester.replace(resource, &client.server, all);
+    harvester.replace(resource, &client.words(), all);
     let began = Instant::now();
     let follow =
         positions.into_iter().map(|(reader, version)| Box::pin(reader.follow::<T>(harvester, version)));
