@@ -14,6 +14,8 @@ use super::failure::Failure;
 const CONNECT: Duration = Duration::from_secs(10);
 /// Larger files are no kubeconfig.
 const MOST_BYTES: u64 = 1 << 20;
+/// So many namespaces are named.
+const NAMED: usize = 5;
 
 /// Which server, whose objects.
 #[derive(Clone)]
@@ -23,6 +25,23 @@ pub(super) struct Client {
     pub(super) server: String,
     /// Namespaces to read; none means every one.
     pub(super) namespaces: Vec<String>,
+}
+
+impl Client {
+    /// The server, and whose objects of it are read: who reads one namespace must not take it for all.
+    pub(super) fn words(&self) -> String {
+        format!("{} ({})", self.server, scope(&self.namespaces))
+    }
+}
+
+fn scope(namespaces: &[String]) -> String {
+    let named = namespaces.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match namespaces.len() {
+        0 => "every namespace".to_owned(),
+        1 => format!("namespace {named}"),
+        n if n > NAMED => format!("namespaces {named} and {} more", n - NAMED),
+        _ => format!("namespaces {named}"),
+    }
 }
 
 /// A kubeconfig on disk.
@@ -114,4 +133,18 @@ async fn read(path: &Path) -> Result<Vec<u8>, Failure> {
         return Err(Failure::new(UnknownCause::InvalidInput, what));
     }
     tokio::fs::read(path).await.map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn which_namespaces_are_read_is_said() {
+        let of = |n: usize| scope(&(0..n).map(|i| format!("n{i}")).collect::<Vec<_>>());
+        assert_eq!(of(0), "every namespace");
+        assert_eq!(of(1), "namespace n0");
+        assert_eq!(of(5), "namespaces n0, n1, n2, n3, n4");
+        assert_eq!(of(7), "namespaces n0, n1, n2, n3, n4 and 2 more");
+    }
 }

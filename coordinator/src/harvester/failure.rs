@@ -12,7 +12,8 @@ const QUOTED: usize = 300;
 pub(super) struct Failure {
     pub(super) cause: UnknownCause,
     pub(super) detail: String,
-    /// The version to go on from is gone (410): everything has to be listed again.
+    /// The version to go on from is gone (410), or the server is another: everything has to be listed again, and nothing
+    /// is wrong.
     pub(super) is_gone: bool,
 }
 
@@ -48,7 +49,18 @@ impl Failure {
         let said: String = message.chars().filter(|c| !c.is_control()).take(QUOTED).collect();
         let said = if said.is_empty() { reason.to_owned() } else { said };
         let is_gone = code == 410 || matches!(reason, "Expired" | "Gone");
-        Self { cause, detail: format!("{what}: {code} {said}"), is_gone }
+        let gone = if is_gone { " (the version to go on from is gone)" } else { "" };
+        Self { cause, detail: format!("{what}: {code} {said}{gone}"), is_gone }
+    }
+
+    /// The kubeconfig leads to another server, or to other namespaces, than the watch that ended.
+    pub(super) fn elsewhere() -> Self {
+        Self { is_gone: true, ..Self::new(UnknownCause::NotYetRead, "the kubeconfig is another") }
+    }
+
+    /// The same as a failure in any case: a list has no version to go on from, it begins anew by itself.
+    pub(super) fn told(self) -> Self {
+        Self { is_gone: false, ..self }
     }
 
     pub(super) fn timed_out(what: &str, limit: std::time::Duration) -> Self {
@@ -113,5 +125,7 @@ mod tests {
             Failure::of_status(what, 410, "", "").is_gone
                 && Failure::of_status(what, 500, "Expired", "").is_gone
         );
+        let of_list = Failure::of_status(what, 410, "Expired", "").told();
+        assert!(!of_list.is_gone && of_list.detail.ends_with("is gone)"), "{of_list:?}");
     }
 }

@@ -47,9 +47,11 @@ pub(super) struct Memory {
     /// The instance it is of, by the time it was made.
     of: Option<Timestamp>,
     pub(super) watched_since: Timestamp,
-    pub(super) agent_seen: Option<Timestamp>,
+    was_connected: bool,
+    pub(super) agent_lost: Option<Timestamp>,
+    pub(super) had_first_ipv4: bool,
     pub(super) addresses: Vec<Box<str>>,
-    pub(super) addresses_at: Option<Timestamp>,
+    pub(super) addresses_lost: Option<Timestamp>,
 }
 
 impl Entry {
@@ -88,22 +90,29 @@ impl Entry {
         Some(vm)
     }
 
-    /// Takes note of what must be remembered.
+    /// Takes note of what must be remembered. What was lost while nobody looked is lost from the next look on: how long it
+    /// had been gone by then is not known.
     pub(super) fn note(&mut self, at: Timestamp) {
         let Some(instance) = self.running.as_ref().and_then(|vm| vm.instance.as_deref()) else { return };
         let memory = &mut self.memory;
         if memory.of != instance.created_at || memory.watched_since == Timestamp::default() {
             *memory = Memory { of: instance.created_at, watched_since: at, ..Memory::default() };
         }
+        memory.had_first_ipv4 |= instance.satisfies_driver();
         if matches!(instance.agent, AgentConnected::True(_)) {
-            memory.agent_seen = Some(at);
+            memory.was_connected = true;
+            memory.agent_lost = None;
+        } else if memory.was_connected {
+            memory.agent_lost = memory.agent_lost.or(Some(at));
         }
         let addresses: Vec<&str> = instance.addresses().collect();
         if !addresses.is_empty() {
             if !memory.addresses.iter().map(|a| &**a).eq(addresses.iter().copied()) {
                 memory.addresses = addresses.into_iter().map(Box::from).collect();
             }
-            memory.addresses_at = Some(at);
+            memory.addresses_lost = None;
+        } else if !memory.addresses.is_empty() {
+            memory.addresses_lost = memory.addresses_lost.or(Some(at));
         }
     }
 
@@ -132,9 +141,10 @@ pub(super) struct Machine {
 /// All that was read.
 #[derive(Default)]
 pub(super) struct Inventory {
+    /// The server with the namespaces that are read of it, in words; empty before anything was read.
     pub(super) server: String,
     pub(super) machines: BTreeMap<Arc<str>, Entry>,
-    pub(super) hosts: HashMap<Box<str>, Host>,
+    hosts: HashMap<Box<str>, Host>,
     progress: HashMap<u8, Progress>,
 }
 
@@ -187,18 +197,18 @@ impl Inventory {
         Source { resource: resource.name().to_owned(), is_optional: resource.is_optional(), state }
     }
 
-    /// Whether machines were read, once, as a whole.
-    pub(super) fn was_read(&self) -> bool {
-        [Resource::Vms, Resource::Instances]
-            .iter()
-            .all(|resource| self.progress.get(&(*resource as u8)).is_some_and(|p| p.last_read.is_some()))
-    }
-
     /// Whether what is known of machines is up to date.
     pub(super) fn is_current(&self) -> bool {
-        [Resource::Vms, Resource::Instances].iter().all(|resource| {
-            self.progress.get(&(*resource as u8)).is_some_and(|p| p.is_current && p.failing.is_none())
-        })
+        [Resource::Vms, Resource::Instances].into_iter().all(|resource| self.is_current_of(resource))
+    }
+
+    fn is_current_of(&self, resource: Resource) -> bool {
+        self.progress.get(&(resource as u8)).is_some_and(|p| p.is_current && p.failing.is_none())
+    }
+
+    /// A host, while hosts are up to date: its labels may be others by now.
+    pub(super) fn host(&self, name: &str) -> Option<&Host> {
+        self.hosts.get(name).filter(|_| self.is_current_of(Resource::Hosts))
     }
 }
 
@@ -271,5 +281,42 @@ impl Harvester {
         inventory.machines.retain(|_, entry| entry.any().is_some());
         drop(inventory);
         self.bell.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use outrider_sync::harvester::Nic;
+
+    use super::*;
+
+    fn running(agent: AgentConnected, address: &str) -> Vm {
+        let addresses = if address.is_empty() { Vec::new() } else { vec![address.into()] };
+        let instance = Instance {
+            created_at: Some(Timestamp::from_seconds(1)),
+            agent,
+            nics: vec![Nic { mac: "52:54:00:00:00:01".into(), addresses }],
+            first_address: address.into(),
+            ..Instance::default()
+        };
+        Vm { instance: Some(Box::new(instance)), ..Vm::default() }
+    }
+
+    #[test]
+    fn what_is_lost_while_nobody_looks_is_lost_from_the_next_look_on() {
+        let at = Timestamp::from_seconds;
+        let lost = |entry: &Entry| (entry.memory.agent_lost, entry.memory.addresses_lost);
+        let connected = || Some(running(AgentConnected::True(None), "192.0.2.9"));
+        let mut entry = Entry { running: connected(), ..Entry::default() };
+        entry.note(at(100));
+        assert_eq!(lost(&entry), (None, None));
+        assert!(entry.memory.had_first_ipv4);
+        entry.running = Some(running(AgentConnected::Unsaid, ""));
+        entry.note(at(1300));
+        entry.note(at(1303));
+        assert_eq!(lost(&entry), (Some(at(1300)), Some(at(1300))));
+        entry.running = connected();
+        entry.note(at(1400));
+        assert_eq!(lost(&entry), (None, None));
     }
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use outrider_diagnosis::machines::{self, Node as NodeSide, Standing};
 use outrider_diagnosis::{Judgement, latch};
 use outrider_protocol::{Condition, ConditionType, Latch, Status, Timestamp, Transition};
-use outrider_sync::harvester::{Identified, NodeMarks, VmMarks, identify};
+use outrider_sync::harvester::{Identified, Mark, NodeMarks, VmMarks, identify};
 
-use super::inventory::{Entry, Machine};
+use super::inventory::{Entry, Inventory, Machine};
 use super::{Harvester, Judged};
 use crate::enrol::{Enrolment, Registrar};
 use crate::fleet::{Fleet, Node};
@@ -107,12 +107,14 @@ impl Harvester {
     /// Judges the API and, while it is read, every machine of the fleet.
     fn judge(&self, fleet: &Fleet, of_tokens: &BTreeSet<String>) {
         let now = fleet.clock.now();
-        self.judge_source(fleet, now);
         let nodes: Vec<Known> = fleet.nodes().iter().filter_map(|node| Known::of(fleet, node)).collect();
         let mut clusters = of_tokens.clone();
         clusters.extend(self.clusters.iter().cloned());
         clusters.extend(nodes.iter().map(|node| node.cluster.clone()).filter(|name| !name.is_empty()));
+        // Both at once: nobody is to see that the API is read and its machines are not judged.
         let mut inventory = self.inventory();
+        let mut judged = self.judged();
+        judged.judge_source(&inventory, fleet, now);
         if !inventory.is_current() {
             // What was read last stays in sight; nothing new is concluded from it.
             return;
@@ -128,11 +130,10 @@ impl Harvester {
         let node_marks: Vec<NodeMarks<'_>> = nodes.iter().map(Known::marks).collect();
         let identified = identify(&marks, &node_marks);
 
-        let mut judged = self.judged();
         let mut machines = BTreeMap::new();
         for ((key, entry), identified) in candidates.iter().zip(&identified) {
             let is_expected = entry.is_by_node_driver() && clusters.contains(entry.cluster());
-            if !is_expected && *identified == Identified::Nobody {
+            if !is_expected && is_strange(identified) {
                 continue;
             }
             let standing = standing(identified, &nodes, &candidates);
@@ -142,23 +143,15 @@ impl Harvester {
         judged.ignored = inventory.machines.len().saturating_sub(machines.len());
         judged.settle(machines, fleet, now);
     }
+}
 
-    fn judge_source(&self, fleet: &Fleet, now: Timestamp) {
-        let finding = {
-            let inventory = self.inventory();
-            let server = if inventory.server.is_empty() { "Harvester" } else { inventory.server.as_str() };
-            machines::judge_source(server, &inventory.sources(), now)
-        };
-        let judgement = Judgement { findings: vec![finding], ..Judgement::default() };
-        let mut judged = self.judged();
-        let latched = latch(&judged.source, &judgement, now);
-        judged.source = latched.latches;
-        drop(judged);
-        for transition in latched.transitions {
-            let name = "harvester".to_owned();
-            fleet.announcements.add(Origin { uid: "coordinator/harvester".to_owned(), name }, transition);
-        }
-    }
+/// Whether a VM that is not expected as a node is somebody else's: it shares no mark with any, or nothing but a name, which
+/// anybody may give, and differs in another.
+fn is_strange(identified: &Identified) -> bool {
+    matches!(
+        identified,
+        Identified::Nobody | Identified::Contradicted { by: Mark::Name | Mark::HostName, .. }
+    )
 }
 
 /// What was identified, in the words of the rules.
@@ -187,6 +180,18 @@ fn standing<'a>(
 }
 
 impl Judged {
+    fn judge_source(&mut self, inventory: &Inventory, fleet: &Fleet, now: Timestamp) {
+        let server = if inventory.server.is_empty() { "Harvester" } else { inventory.server.as_str() };
+        let finding = machines::judge_source(server, &inventory.sources(), now);
+        let judgement = Judgement { findings: vec![finding], ..Judgement::default() };
+        let latched = latch(&self.source, &judgement, now);
+        self.source = latched.latches;
+        for transition in latched.transitions {
+            let name = "harvester".to_owned();
+            fleet.announcements.add(Origin { uid: "coordinator/harvester".to_owned(), name }, transition);
+        }
+    }
+
     fn judge_machine(
         &mut self,
         key: &Arc<str>,
@@ -199,7 +204,7 @@ impl Judged {
         let before: &[Latch] = known.or_else(|| self.stored.get(key).map(Vec::as_slice)).unwrap_or_default();
         let vm = entry.joined().unwrap_or_default();
         let memory = &entry.memory;
-        let shown = memory.addresses_at.map(|at| (memory.addresses.as_slice(), at));
+        let shown = memory.addresses_lost.map(|at| (memory.addresses.as_slice(), at));
         let is = match &node {
             Standing::Is(node, by) => Some((node.name.into(), *by)),
             _ => None,
@@ -208,8 +213,9 @@ impl Judged {
             vm: &vm,
             node,
             watched_since: memory.watched_since,
-            agent_seen: memory.agent_seen,
+            agent_lost: memory.agent_lost,
             last_addresses: shown,
+            had_first_ipv4: memory.had_first_ipv4,
         };
         let latched = latch(before, &machines::judge(&machine, now), now);
         if !latched.transitions.is_empty() {
@@ -223,6 +229,7 @@ impl Judged {
 
     /// Takes over the machines there are now; those that are gone are told.
     fn settle(&mut self, machines: BTreeMap<Arc<str>, Arc<Machine>>, fleet: &Fleet, now: Timestamp) {
+        self.is_judged = true;
         let before = std::mem::replace(&mut self.machines, machines);
         // Of an earlier run, whatever is not there any more is gone as well.
         let stored = std::mem::take(&mut self.stored);
@@ -253,4 +260,18 @@ impl Judged {
 
 fn announce(fleet: &Fleet, key: &str, transition: Transition) {
     fleet.announcements.add(Origin { uid: format!("machine/{key}"), name: key.to_owned() }, transition);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namesake_is_nobody_here_and_a_copy_is() {
+        let contradicted = |by, against| Identified::Contradicted { node: 0, by, against };
+        assert!(is_strange(&Identified::Nobody) && is_strange(&contradicted(Mark::Name, Mark::Mac)));
+        assert!(!is_strange(&contradicted(Mark::Mac, Mark::SystemUuid)));
+        assert!(!is_strange(&Identified::Is { node: 0, by: Mark::Name }));
+        assert!(!is_strange(&Identified::SeveralVms { node: 0, vms: vec![0, 1], by: Mark::Name }));
+    }
 }

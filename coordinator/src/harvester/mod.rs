@@ -55,6 +55,8 @@ pub(crate) struct Harvester {
 struct Judged {
     /// Latches over the API itself.
     source: Vec<Latch>,
+    /// Machines were judged, once, as a whole.
+    is_judged: bool,
     /// Machines of this fleet by `namespace/name`.
     machines: BTreeMap<Arc<str>, Arc<Machine>>,
     /// Latches of an earlier run, until their machines are read.

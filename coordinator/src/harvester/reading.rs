@@ -13,6 +13,7 @@ use outrider_sync::harvester::{Metadata, VirtualMachine, VirtualMachineInstance,
 use rand::RngExt;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 
 use super::Harvester;
 use super::access::Client;
@@ -159,19 +160,14 @@ async fn read_as<T: Kept>(harvester: &Harvester, resource: Resource) {
             Err(failure) => failure,
         };
         if failure.is_gone {
-            log::info!(
-                "{}: the version to go on from is gone, it is listed anew: {}",
-                resource.name(),
-                failure.detail
-            );
-            tokio::time::sleep(BACKOFF.0).await;
+            log::info!("{} are listed anew: {}", resource.name(), failure.detail);
         } else {
             harvester.failed(resource, failure);
-            // Jittered, so that many coordinators do not come back at once.
-            let part = rand::rng().random_range(0.5..1.0);
-            tokio::time::sleep(pause.mul_f64(part)).await;
-            pause = (pause * 2).min(BACKOFF.1);
         }
+        // Jittered, so that many coordinators do not come back at once.
+        let part = rand::rng().random_range(0.5..1.0);
+        tokio::time::sleep(pause.mul_f64(part)).await;
+        pause = (pause * 2).min(BACKOFF.1);
     }
 }
 
@@ -199,11 +195,16 @@ async fn follow_all<T: Kept>(
             Err(failure) => return failure,
         }
     }
-    harvester.replace(resource, &client.server, all);
-    *pause = BACKOFF.0;
+    harvester.replace(resource, &client.words(), all);
+    let began = Instant::now();
     let follow =
         positions.into_iter().map(|(reader, version)| Box::pin(reader.follow::<T>(harvester, version)));
-    futures_util::future::select_all(follow).await.0
+    let failure = futures_util::future::select_all(follow).await.0;
+    // Where lists are answered and watches are not, one list must not follow the other without a pause.
+    if began.elapsed() >= BACKOFF.1 {
+        *pause = BACKOFF.0;
+    }
+    failure
 }
 
 struct Reader<'a> {
@@ -234,8 +235,9 @@ impl Reader<'_> {
                 if after.is_empty() { String::new() } else { format!("&continue={}", escaped(&after)) };
             let request = self.request(&format!("limit={PAGE}{token}"), "PartialObjectMetadataList")?;
             let answer = tokio::time::timeout(ANSWER, self.client.kube.request_text(request)).await;
-            let text =
-                answer.map_err(|_| Failure::timed_out(&what, ANSWER))?.map_err(|e| Failure::of(&what, &e))?;
+            let text = answer
+                .map_err(|_| Failure::timed_out(&what, ANSWER))?
+                .map_err(|e| Failure::of(&what, &e).told())?;
             let page: Page<T> =
                 serde_json::from_str(&text).map_err(|e| Failure::of(&what, &kube::Error::SerdeError(e)))?;
             items.extend(page.items.iter().map(Kept::kept));
@@ -249,15 +251,18 @@ impl Reader<'_> {
     /// Watches from `version` on, one watch after the other, until one fails.
     async fn follow<T: Kept>(self, harvester: &Harvester, mut version: String) -> Failure {
         loop {
+            let began = Instant::now();
             if let Err(failure) = self.watch::<T>(harvester, &mut version).await {
                 return failure;
             }
+            // A server that ends every watch at once is not asked without end.
+            tokio::time::sleep_until(began + BACKOFF.0).await;
             // A kubeconfig that was replaced, or lost, is not used any longer than the watch that began with it.
             match harvester.access.client().await {
                 Ok(client)
                     if client.server == self.client.server && client.namespaces == self.client.namespaces => {
                 }
-                Ok(_) => return Failure { is_gone: true, ..Failure::timed_out("", WATCH) },
+                Ok(_) => return Failure::elsewhere(),
                 Err(failure) => return failure,
             }
         }

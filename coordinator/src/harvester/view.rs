@@ -9,19 +9,20 @@ use super::inventory::{Entry, Inventory, Machine};
 
 /// Whether there is something to show.
 pub(crate) enum Readable {
-    /// Machines were read, and this many of others are left alone.
+    /// Machines were read and judged.
     Yes,
-    /// Nothing was ever read to its end: why, in words.
+    /// Nothing was ever read to its end and judged: why, in words.
     NotYet(String),
 }
 
 impl Harvester {
-    /// Whether machines were read at all.
+    /// Whether machines were read and judged at all: which of them are shown is known only then.
     pub(crate) fn readable(&self) -> Readable {
-        if self.inventory().was_read() {
+        let judged = self.judged();
+        if judged.is_judged {
             return Readable::Yes;
         }
-        let why = self.judged().source.first().map(|latch| latch.condition.message.clone());
+        let why = judged.source.first().map(|latch| latch.condition.message.clone());
         Readable::NotYet(why.unwrap_or_else(|| "it has not been asked yet".to_owned()))
     }
 
@@ -31,7 +32,8 @@ impl Harvester {
         let inventory = self.inventory();
         let judged = self.judged();
         let range = judged.machines.range::<str, _>((Excluded(after), Unbounded));
-        range.take(limit).filter_map(|(key, machine)| view(&inventory, key, machine)).collect()
+        // Counted when they are shown: one that has just gone must not make a full page look like the last.
+        range.filter_map(|(key, machine)| view(&inventory, key, machine)).take(limit).collect()
     }
 
     /// Machines by state, and VMs that are left alone.
@@ -79,7 +81,7 @@ fn view(inventory: &Inventory, key: &str, machine: &Machine) -> Option<MachineVi
     let entry = inventory.machines.get(key)?;
     let vm = entry.joined()?;
     let instance = entry.instance();
-    let host = instance.and_then(|instance| inventory.hosts.get(&instance.host));
+    let host = instance.and_then(|instance| inventory.host(&instance.host));
     // The host's own label, or what Harvester wrote of it at the machine.
     let topology = |of_host: Option<&str>, of_machine: Option<&str>| {
         of_host.filter(|v| !v.is_empty()).or(of_machine).unwrap_or_default().to_owned()

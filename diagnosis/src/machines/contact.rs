@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use outrider_protocol::{ConditionType, ReasonCode as R, Severity, Status, Timestamp};
-use outrider_sync::harvester::{AgentConnected, Instance};
+use outrider_sync::harvester::{AgentConnected, Instance, Vm};
 
 use super::{Machine, Node, Standing, running};
 use crate::finding::Finding;
@@ -43,8 +43,10 @@ fn idle(machine: &Machine<'_>, now: Timestamp) -> Finding {
         let what = if vm.deleted_at.is_some() { "deleted" } else { "stopped" };
         return stopped(format!("The machine has been being {what} for {}{stale}.", Span(now.since(at))));
     }
+    // One that is a node has run.
+    let limit = if stale.is_empty() { until_it_runs(vm, now) } else { String::new() };
     let Some(instance) = vm.instance.as_deref() else {
-        return stopped(format!("The machine exists and does not run{stale}. Its labels are kept."));
+        return stopped(format!("The machine exists and does not run{stale}{limit}. Its labels are kept."));
     };
     if matches!(&*instance.phase, "Succeeded" | "Failed") {
         return stopped(format!("The machine has ended ({}){stale}. Its labels are kept.", instance.phase));
@@ -52,13 +54,6 @@ fn idle(machine: &Machine<'_>, now: Timestamp) -> Finding {
     let waited = now.since(instance.created_at.unwrap_or(machine.watched_since));
     let is_late = waited >= TO_RUN;
     let severity = if is_late { Severity::Warn } else { Severity::Info };
-    let limit = match (vm.by_node_driver, is_late) {
-        (true, false) => {
-            format!("; Rancher waits {} more for it to run", Span(TO_RUN.saturating_sub(waited)))
-        }
-        (true, true) => format!("; Rancher waits no longer than {} for it to run", Span(TO_RUN)),
-        (false, _) => String::new(),
-    };
     let phase = if instance.phase.is_empty() { "not scheduled" } else { &instance.phase };
     let message = format!("Being started for {}: {phase}{limit}.", Span(waited));
     let starting = new(Status::Unknown, severity, R::MachineStarting, now, message);
@@ -71,6 +66,20 @@ fn idle(machine: &Machine<'_>, now: Timestamp) -> Finding {
     }
 }
 
+/// What is left of the time in which Rancher's driver waits for a machine that it made to run. It counts from when the VM was
+/// made; long after, nobody waits.
+fn until_it_runs(vm: &Vm, now: Timestamp) -> String {
+    let Some(made) = vm.created_at.filter(|_| vm.by_node_driver) else { return String::new() };
+    let waited = now.since(made);
+    match TO_RUN.checked_sub(waited) {
+        Some(left) => format!("; Rancher waits {} more for it to run", Span(left)),
+        None if waited < TO_RUN * 2 => {
+            format!("; Rancher waits no longer than {} for it to run", Span(TO_RUN))
+        }
+        None => String::new(),
+    }
+}
+
 fn judge_running(machine: &Machine<'_>, instance: &Instance, now: Timestamp) -> Finding {
     match &machine.node {
         Standing::Is(node, _) if node.is_pending => {
@@ -78,7 +87,7 @@ fn judge_running(machine: &Machine<'_>, instance: &Instance, now: Timestamp) -> 
             new(Status::Unknown, Severity::Warn, R::EnrolmentPending, now, message)
                 .advice(format!("If it is the machine it says it is: outrider approve {}", node.name))
         }
-        Standing::Is(node, _) if node.last_seen.is_some() => heard(node, instance, now),
+        Standing::Is(node, _) if node.last_seen.is_some() => heard(machine, node, instance, now),
         Standing::Is(node, _) => {
             never(machine, instance, now, &format!("node {} enrolled and has not reported", node.name))
         }
@@ -95,10 +104,17 @@ fn judge_running(machine: &Machine<'_>, instance: &Instance, now: Timestamp) -> 
     }
 }
 
-fn heard(node: &Node<'_>, instance: &Instance, now: Timestamp) -> Finding {
+fn heard(machine: &Machine<'_>, node: &Node<'_>, instance: &Instance, now: Timestamp) -> Finding {
     if node.heard == Status::True {
         let message = format!("The machine runs on host {} and node {} reports.", host(instance), node.name);
         return new(Status::True, Severity::Ok, R::MachineReports, now, message);
+    }
+    let began = machine.running_since(instance);
+    let up = now.since(began);
+    // Its silence while it was off is no news, and a boot takes its time.
+    if up < FIRST_BOOT && node.last_seen.is_none_or(|at| at <= began) {
+        let message = format!("VM up {}, node {} not heard since it was started.", Span(up), node.name);
+        return new(Status::Unknown, Severity::Info, R::MachineStarting, now, message);
     }
     let ago = node.last_seen.map_or(Duration::ZERO, |at| now.since(at));
     let message = format!(

@@ -34,8 +34,8 @@ const NOTICE: &str = "Nothing is to be done in the guest, and restarting the gue
 pub(super) fn judge(machine: &Machine<'_>, instance: &Instance, now: Timestamp) -> Finding {
     match instance.agent {
         AgentConnected::True(since) => connected(machine, instance, since, now),
-        AgentConnected::False(_) | AgentConnected::Unsaid => match machine.agent_seen {
-            Some(at) => disconnected(machine, at, now),
+        AgentConnected::False(_) | AgentConnected::Unsaid => match machine.agent_lost {
+            Some(at) => disconnected(machine, instance, at, now),
             None => not_connected(machine, instance, now),
         },
     }
@@ -59,11 +59,7 @@ impl Wait {
     fn of(machine: &Machine<'_>, instance: &Instance, now: Timestamp) -> Self {
         let began = machine.running_since(instance);
         let first = machine.vm.created_at.is_some_and(|made| began.since(made) <= FIRST_START);
-        if !machine.vm.by_node_driver
-            || !first
-            || instance.satisfies_driver()
-            || machine.last_addresses.is_some()
-        {
+        if !machine.vm.by_node_driver || !first || instance.satisfies_driver() || machine.had_first_ipv4 {
             return Wait::No;
         }
         let waited = now.since(began);
@@ -107,28 +103,36 @@ fn connected(
     since: Option<Timestamp>,
     now: Timestamp,
 ) -> Finding {
-    let first = &*instance.first_address;
     let usable = names(instance.addresses(), 3);
-    if !usable.is_empty() {
-        let message = format!("The guest agent is connected; Harvester shows {usable}.");
-        return new(Status::True, Severity::Ok, R::GuestAgentConnectedAtHost, now, message);
-    }
-    if let Some((last, at)) = machine.last_addresses.filter(|(_, at)| now.since(*at) < FLAP) {
-        let message = format!(
-            "The guest agent is connected and Harvester has shown no address for {}; {} stays shown. This is a known flap of the \
-             host.",
-            Span(now.since(at)),
-            names(last.iter().map(|a| &**a), 3)
-        );
-        return new(Status::True, Severity::Info, R::GuestAgentNoAddress, now, message)
-            .waits(FLAP_SHOWN, Duration::ZERO);
+    let wait = Wait::of(machine, instance, now);
+    // While Rancher counts down nothing is well, whatever other interfaces show.
+    if matches!(wait, Wait::No) {
+        if !usable.is_empty() {
+            let message = format!("The guest agent is connected; Harvester shows {usable}.");
+            return new(Status::True, Severity::Ok, R::GuestAgentConnectedAtHost, now, message);
+        }
+        if let Some((last, at)) = machine.last_addresses.filter(|(_, at)| now.since(*at) < FLAP) {
+            let message = format!(
+                "The guest agent is connected and Harvester has shown no address for {}; {} stays shown. This is a known flap \
+                 of the host.",
+                Span(now.since(at)),
+                names(last.iter().map(|a| &**a), 3)
+            );
+            return new(Status::True, Severity::Info, R::GuestAgentNoAddress, now, message)
+                .waits(FLAP_SHOWN, Duration::ZERO);
+        }
     }
     let since = since.unwrap_or(machine.running_since(instance));
-    let wait = Wait::of(machine, instance, now);
-    let seen = match first {
-        "" => "no address".to_owned(),
-        address => format!("{address} first, of which Rancher's driver takes none but IPv4"),
+    let seen = match (&*instance.first_address, usable.as_str()) {
+        ("", "") => "no address".to_owned(),
+        ("", others) => {
+            format!("{others}, and nothing at the first interface: Rancher's driver looks at no other")
+        }
+        (first, _) => format!(
+            "{first} at the first interface: Rancher's driver looks at no other and takes none but IPv4"
+        ),
     };
+    let advice = if usable.is_empty() { NO_ADDRESS } else { NO_FIRST_IPV4 };
     let message = format!(
         "The guest agent has been connected for {}, and Harvester shows {seen}.{}",
         Span(now.since(since)),
@@ -137,20 +141,24 @@ fn connected(
     if now.since(since) < POLLED_WITHIN {
         let severity = wait.severity(Severity::Info);
         let status = if severity == Severity::Error { Status::False } else { Status::Unknown };
-        return new(status, severity, R::GuestAgentNoAddress, now, message).advice(NO_ADDRESS);
+        return new(status, severity, R::GuestAgentNoAddress, now, message).advice(advice);
     }
-    new(Status::False, wait.severity(Severity::Warn), R::GuestAgentNoAddress, now, message).advice(NO_ADDRESS)
+    new(Status::False, wait.severity(Severity::Warn), R::GuestAgentNoAddress, now, message).advice(advice)
 }
 
 const NO_ADDRESS: &str = "See at the machine's console whether the guest has an address (ip address). If it has, the guest agent may be told not \
                           to answer guest-network-get-interfaces (GuestAgentReady of the node says so); if it has not, see DHCP and \
                           the VM network. A first interface with nothing but fe80:: has no IPv4 yet.";
 
+const NO_FIRST_IPV4: &str = "Make the network that gives IPv4 addresses the first of the machine's networks (Rancher's machine pool), or see at the \
+                             machine's console and at DHCP why the first one gives none.";
+
 /// It was connected in this run of the machine.
-fn disconnected(machine: &Machine<'_>, at: Timestamp, now: Timestamp) -> Finding {
+fn disconnected(machine: &Machine<'_>, instance: &Instance, at: Timestamp, now: Timestamp) -> Finding {
     let ago = now.since(at);
     let node = node_says(machine);
-    if ago < FLAP {
+    let wait = Wait::of(machine, instance, now);
+    if ago < FLAP && matches!(wait, Wait::No) {
         let message = format!(
             "The guest agent has not been connected for {}; the last good addresses stay shown. This is a known flap of the \
              host.{node}",
@@ -159,7 +167,8 @@ fn disconnected(machine: &Machine<'_>, at: Timestamp, now: Timestamp) -> Finding
         return new(Status::True, Severity::Info, R::GuestAgentDisconnected, now, message)
             .waits(FLAP_SHOWN, Duration::ZERO);
     }
-    let message = format!("Harvester has not reached the guest agent for {}.{node}", Span(ago));
+    let message =
+        format!("Harvester has not reached the guest agent for {}.{node}{}", Span(ago), wait.words());
     let advice = match own_word(machine) {
         Some((Status::True, _)) => NOTICE,
         _ => "See GuestAgentReady of the node, or systemctl status qemu-guest-agent on the machine.",

@@ -25,10 +25,12 @@ pub struct Machine<'a> {
     pub node: Standing<'a>,
     /// Since when its running instance has been watched; how it was before is not known.
     pub watched_since: Timestamp,
-    /// When this instance's guest agent was last seen connected.
-    pub agent_seen: Option<Timestamp>,
-    /// Addresses that Harvester showed last, and when.
+    /// When this instance's guest agent, seen connected before, was first seen not to be any more.
+    pub agent_lost: Option<Timestamp>,
+    /// Addresses that Harvester showed last, and when it was first seen to show none any more.
     pub last_addresses: Option<(&'a [Box<str>], Timestamp)>,
+    /// Whether this instance's first interface has been seen with an IPv4 address: Rancher's driver waits for nothing else.
+    pub had_first_ipv4: bool,
 }
 
 /// Which node a VM is.

@@ -43,7 +43,7 @@ pub enum SourceState {
     },
 }
 
-/// The condition over all `sources` of the server `server`.
+/// The condition over all `sources` of the server `server`, named as it is to be shown.
 pub fn judge_source(server: &str, sources: &[Source], now: Timestamp) -> Finding {
     let needed = || sources.iter().filter(|source| !source.is_optional);
     let failed = needed().find_map(|source| match &source.state {

@@ -60,7 +60,7 @@ fn with_agent(mut vm: Vm, agent: AgentConnected) -> Vm {
 
 fn machine<'a>(vm: &'a Vm, node: Standing<'a>) -> Machine<'a> {
     let since = vm.instance.as_ref().and_then(|i| i.created_at).unwrap_or(now());
-    Machine { vm, node, watched_since: since, agent_seen: None, last_addresses: None }
+    Machine { vm, node, watched_since: since, agent_lost: None, last_addresses: None, had_first_ipv4: false }
 }
 
 fn node<'a>(guest_agent: Option<&'a Condition>) -> Node<'a> {
@@ -123,8 +123,48 @@ fn a_stopped_one_is_stale_and_not_gone() {
     let vm = Vm { instance: None, ..running(3600) };
     let contact = of(&vm, Standing::Is(node(None), Mark::Mac), T::MachineReporting);
     expect(&contact, Status::Unknown, Severity::Info, R::MachineStopped, &["stale", "labels are kept"]);
+    assert!(!contact.message.contains("Rancher"), "{contact:?}");
     let judgement = judge(&machine(&vm, Standing::Nobody), now());
     assert!(judgement.findings.iter().all(|f| f.condition_type != T::GuestAgentConnected), "{judgement:?}");
+}
+
+#[test]
+fn how_long_rancher_waits_for_it_to_run_counts_from_when_the_vm_was_made() {
+    let made = |seconds, instance: Option<u64>| {
+        let instance = instance.map(|seconds| {
+            let phase = "Scheduling".into();
+            Box::new(Instance { created_at: Some(ago(seconds)), phase, ..Instance::default() })
+        });
+        Vm { created_at: Some(ago(seconds)), instance, ..running(0) }
+    };
+    let contact = |vm: &Vm| of(vm, Standing::Nobody, T::MachineReporting);
+    let words = ["does not run; Rancher waits 7 min more"];
+    expect(&contact(&made(180, None)), Status::Unknown, Severity::Info, R::MachineStopped, &words);
+    let words = ["Being started for 10 s", "Rancher waits 60 s more"];
+    let started = made(540, Some(10));
+    expect(&contact(&started), Status::Unknown, Severity::Info, R::MachineStarting, &words);
+    let words = ["Being started for 11 min", "Rancher waits no longer than 10 min"];
+    let late = made(700, Some(690));
+    expect(&contact(&late), Status::Unknown, Severity::Warn, R::MachineStarting, &words);
+    let (old, unknown) = (made(1200, Some(10)), Vm { created_at: None, ..made(0, Some(10)) });
+    let by_hand = Vm { by_node_driver: false, ..made(180, None) };
+    for vm in [old, unknown, by_hand] {
+        assert!(!contact(&vm).message.contains("Rancher"), "{:?}", contact(&vm));
+    }
+}
+
+#[test]
+fn one_that_was_started_anew_may_boot_before_its_silence_counts() {
+    let silent = |seen| Node { heard: Status::Unknown, last_seen: Some(ago(seen)), ..node(None) };
+    let contact = |up, seen| {
+        let vm = running(up);
+        of(&vm, Standing::Is(silent(seen), Mark::Mac), T::MachineReporting)
+    };
+    let words = ["VM up 60 s", "node n1 not heard since"];
+    expect(&contact(60, 900), Status::Unknown, Severity::Info, R::MachineStarting, &words);
+    expect(&contact(300, 900), Status::Unknown, Severity::Warn, R::NodeSilent, &["15 min"]);
+    // It was heard in this run already.
+    expect(&contact(280, 130), Status::Unknown, Severity::Warn, R::NodeSilent, &["2 min"]);
 }
 
 #[test]
@@ -203,7 +243,7 @@ fn an_address_that_flaps_alarms_nobody_at_once() {
     );
     expect(&shown(700), Status::False, Severity::Warn, R::GuestAgentNoAddress, &[]);
     let vm = running(9000);
-    let lost = |seconds| Machine { agent_seen: Some(ago(seconds)), ..machine(&vm, Standing::Nobody) };
+    let lost = |seconds| Machine { agent_lost: Some(ago(seconds)), ..machine(&vm, Standing::Nobody) };
     let shown = |seconds| only(&judge(&lost(seconds), now()), T::GuestAgentConnected);
     expect(&shown(300), Status::True, Severity::Info, R::GuestAgentDisconnected, &["known flap"]);
     expect(&shown(700), Status::False, Severity::Warn, R::GuestAgentDisconnected, &["11 min"]);
@@ -213,8 +253,45 @@ fn an_address_that_flaps_alarms_nobody_at_once() {
 fn a_first_interface_without_ipv4_is_told_as_what_it_is() {
     let vm = with_address(with_agent(running(500), AgentConnected::True(Some(ago(400)))), "fe80::1");
     let shown = of(&vm, Standing::Nobody, T::GuestAgentConnected);
-    let words = ["fe80::1 first", "none but IPv4", "100 s left"];
+    let words = ["fe80::1 at the first interface", "none but IPv4", "100 s left"];
     expect(&shown, Status::False, Severity::Error, R::GuestAgentNoAddress, &words);
+}
+
+#[test]
+fn an_address_elsewhere_does_not_end_the_wait_for_the_first_interface() {
+    let connected = |seconds: u64, first: &str| {
+        let vm = with_agent(running(seconds), AgentConnected::True(Some(ago(seconds - 20))));
+        let mut vm = with_address(vm, "192.0.2.9");
+        if let Some(instance) = &mut vm.instance {
+            instance.first_address = first.into();
+        }
+        vm
+    };
+    let shown = |vm: &Vm| of(vm, Standing::Nobody, T::GuestAgentConnected);
+    let words =
+        ["192.0.2.9, and nothing at the first interface", "8 min left", "first of the machine's networks"];
+    expect(&shown(&connected(120, "")), Status::Unknown, Severity::Info, R::GuestAgentNoAddress, &words);
+    let words = ["2001:db8::1 at the first interface", "100 s left"];
+    let late = connected(500, "2001:db8::1");
+    expect(&shown(&late), Status::False, Severity::Error, R::GuestAgentNoAddress, &words);
+    // The driver has its address, or waits for none any more.
+    let had = Machine { had_first_ipv4: true, ..machine(&late, Standing::Nobody) };
+    let had = only(&judge(&had, now()), T::GuestAgentConnected);
+    expect(&had, Status::True, Severity::Ok, R::GuestAgentConnectedAtHost, &["192.0.2.9"]);
+    let old = shown(&connected(7200, ""));
+    expect(&old, Status::True, Severity::Ok, R::GuestAgentConnectedAtHost, &["192.0.2.9"]);
+}
+
+#[test]
+fn a_connection_lost_before_there_was_an_address_is_no_flap() {
+    let vm = running(420);
+    let lost = Machine { agent_lost: Some(ago(60)), ..machine(&vm, Standing::Nobody) };
+    let shown = only(&judge(&lost, now()), T::GuestAgentConnected);
+    let words = ["has not reached the guest agent for 60 s", "3 min left"];
+    expect(&shown, Status::False, Severity::Warn, R::GuestAgentDisconnected, &words);
+    let lost = Machine { had_first_ipv4: true, ..lost };
+    let shown = only(&judge(&lost, now()), T::GuestAgentConnected);
+    expect(&shown, Status::True, Severity::Info, R::GuestAgentDisconnected, &["known flap"]);
 }
 
 #[test]
@@ -331,7 +408,8 @@ proptest! {
         };
         let last = ["192.0.2.1".into()];
         let machine = Machine {
-            agent_seen: seen.map(ago),
+            agent_lost: seen.map(ago),
+            had_first_ipv4: seen.is_some_and(|at| at.is_multiple_of(2)),
             last_addresses: seen.map(|at| (last.as_slice(), ago(at))),
             ..machine(&vm, standing)
         };

@@ -204,6 +204,18 @@ async fn copies(bed: &Bed, table: &mut Table) -> Result<()> {
         raised,
         None,
     );
+
+    let namesake = Made { cluster: "", ..vm("n7", "52:54:00:00:07:98") };
+    namesake.create(bed)?;
+    namesake.run(bed, 3600)?;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    ensure!(bed.machines().await?.iter().all(|machine| machine.name != namesake.name));
+    namesake.remove(bed)?;
+    table.row(
+        "a namesake of a node",
+        "a VM of no cluster with the node's name and another MAC",
+        "nothing: no machine",
+    );
     Ok(())
 }
 
