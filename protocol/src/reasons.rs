@@ -580,7 +580,7 @@ reason_codes! {
     TopologyMachineUnmatched = "TopologyMachineUnmatched", Warn..=Warn, "39e43dabaa57487f9a4a21963dfdd490",
         "Which virtual machine this node is cannot be told; nothing is changed.";
     TopologyStale = "TopologyStale", Info..=Info, "1b6ab8d144f44526bcc24d5cc08411f4",
-        "The virtual machine has no running instance; the labels stay and may be old.";
+        "No host speaks for the virtual machine now; the labels stay and may be old.";
     TopologyWriteRefused = "TopologyWriteRefused", Warn..=Error, "d6fa766c3fb442cf83aad8a429ced1d1",
         "The API server did not take our labels.";
     TopologyKept = "TopologyKept", Warn..=Warn, "702b2508804944008922d6ad0e5d30a9",

@@ -65,6 +65,9 @@ pub struct TopologyFacts {
     /// Labels that the configuration of RKE2 or K3s gives the kubelet, of the four of topology.
     #[serde(default)]
     pub static_labels: BTreeMap<String, String>,
+    /// System UUID of the machine that the agent runs on; empty when not known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub system_uuid: String,
     /// What our own writes came to.
     #[serde(default)]
     pub writes: WriteRecord,
@@ -116,6 +119,9 @@ pub struct NodeTopology {
     /// `spec.providerID`; empty when none is set.
     #[serde(default)]
     pub provider_id: String,
+    /// `status.nodeInfo.systemUUID`: system UUID of the machine whose kubelet reports; empty when not known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub system_uuid: String,
     /// Versions of Harvester's cloud provider among the images on this node.
     #[serde(default)]
     pub cloud_provider_versions: Vec<String>,
@@ -151,6 +157,9 @@ pub struct MachineTopology {
     pub namespace: String,
     /// Its name.
     pub name: String,
+    /// Uid of its `VirtualMachine`, which a provider ID holds; empty when not known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub uid: String,
     /// By what it was found to be this node: `mac`, `hostname`, `name`, `uuid`.
     #[serde(default)]
     pub matched_by: String,
@@ -172,6 +181,9 @@ pub struct MachineTopology {
     /// Whether Harvester copies its host's labels to it: only to machines of the Rancher node driver.
     #[serde(default)]
     pub follows_host: bool,
+    /// Host whose labels Harvester copied last (annotation `kubernetes.io/hostname`); empty when it has copied none yet.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub copied_from: String,
     /// Whether a migration is under way.
     #[serde(default)]
     pub migrating: bool,

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use outrider_protocol::*;
-use outrider_sync::topology::{Action, Effective, FIGHT, Hold, TopologyPlan, Want, plan};
+use outrider_sync::topology::{Action, Effective, FIGHT, Hold, TopologyPlan, Want, plan, stranger};
 use proptest::prelude::*;
 
 fn at() -> Timestamp {
@@ -27,6 +27,7 @@ fn machine(zone: Option<&str>) -> MachineTopology {
         host: "host1".into(),
         annotations: TopologyValues { region: None, zone: zone.map(str::to_owned) },
         follows_host: true,
+        copied_from: "host1".into(),
         ..MachineTopology::default()
     }
 }
@@ -56,6 +57,7 @@ fn facts(labels: &[(&str, &str, &str)], zone: Option<&str>) -> TopologyFacts {
         configured: TopologyValues::default(),
         instance: Fact::absent("test", at()),
         static_labels: BTreeMap::new(),
+        system_uuid: String::new(),
         writes: WriteRecord::default(),
     }
 }
@@ -121,6 +123,85 @@ fn what_the_host_lost_is_taken_away_only_if_we_set_it() {
 }
 
 #[test]
+fn no_annotation_says_nothing_before_harvester_has_copied_any() {
+    let never = MachineTopology { copied_from: String::new(), ..machine(None) };
+    let nowhere = MachineTopology { host: String::new(), ..machine(None) };
+    for machine in [never, nowhere] {
+        let mut facts = facts(&[(ZONE, "a", FIELD_MANAGER)], None);
+        facts.machine = known(machine);
+        assert_eq!(zone(&facts), Action::Nothing);
+        let want = plan(&facts).unwrap().keys[1].want.clone();
+        assert!(matches!(&want, Want::Unknown { why } if why.contains("not copied")), "{want:?}");
+    }
+}
+
+#[test]
+fn the_node_of_another_machine_is_left_alone_whatever_the_source() {
+    let with = |provider_id: &str, uid: &str, theirs: &str, ours: &str| {
+        let mut facts = facts(&[(ZONE, "a", FIELD_MANAGER)], Some("z1"));
+        if let Fact::Known { value, .. } = &mut facts.node {
+            (value.provider_id, value.system_uuid) = (provider_id.into(), theirs.into());
+        }
+        facts.machine = known(MachineTopology { uid: uid.into(), ..machine(Some("z1")) });
+        facts.system_uuid = ours.into();
+        facts
+    };
+    const UUID: &str = "5d307ca9-b3ef-428c-8861-06e72d69f223";
+    const TURNED: &str = "A97C305D-EFB3-8C42-8861-06E72D69F223";
+    const OTHER: &str = "11307ca9-b3ef-428c-8861-06e72d69f223";
+    for (provider_id, uid, theirs, ours) in [
+        ("harvester://1", "1", UUID, TURNED),
+        ("harvester://1", "", "", UUID),
+        ("harvester://", "1", UUID, ""),
+        ("rke2://n1", "1", "", ""),
+    ] {
+        let facts = with(provider_id, uid, theirs, ours);
+        assert_eq!(stranger(&facts), None, "{provider_id} {uid}");
+        assert_eq!(zone(&facts), Action::Write { force: false });
+    }
+    for (provider_id, uid, theirs, ours, words) in [
+        ("harvester://1", "2", "", "", "harvester://1"),
+        ("harvester://1", "1", UUID, OTHER, UUID),
+        ("rke2://n1", "", UUID, OTHER, OTHER),
+    ] {
+        let mut facts = with(provider_id, uid, theirs, ours);
+        assert!(stranger(&facts).is_some_and(|why| why.contains(words)), "{:?}", stranger(&facts));
+        assert_eq!(plan(&facts).unwrap().apply, None);
+        facts.desired.zone = Some("z2".into());
+        assert_eq!(plan(&facts).unwrap().apply, None);
+        facts.desired.zone = Some(String::new());
+        assert_eq!(zone(&facts), Action::Nothing);
+    }
+    let mut alone = with("", "", UUID, OTHER);
+    alone.machine = Fact::not_applicable("no Harvester", at());
+    alone.configured.zone = Some("z1".into());
+    assert_eq!(zone(&alone), Action::Nothing);
+}
+
+#[test]
+fn a_hosts_labels_count_only_while_it_is_known_to_run_the_machine() {
+    let with = |machine: Fact<MachineTopology>| {
+        let mut facts = facts(&[], None);
+        let values = TopologyValues { region: None, zone: Some("host".into()) };
+        facts.host = Some(HostTopology { name: "host1".into(), values, at: at() });
+        facts.machine = machine;
+        zone(&facts)
+    };
+    assert_eq!(with(known(machine(None))), Action::Write { force: false });
+    assert_eq!(with(Fact::not_applicable("no Harvester", at())), Action::Write { force: false });
+    let unmatched = MachineTopology { unmatched: "two".into(), host: String::new(), ..machine(None) };
+    let stopped = MachineTopology { stopped: true, host: String::new(), ..machine(None) };
+    for machine in [
+        known(unmatched),
+        known(stopped),
+        Fact::absent("test", at()),
+        Fact::unknown(UnknownCause::TimedOut, "", "test", at()),
+    ] {
+        assert_eq!(with(machine), Action::Nothing);
+    }
+}
+
+#[test]
 fn what_cannot_be_read_changes_nothing_and_is_not_passed_over() {
     let mut facts = facts(&[(ZONE, "a", FIELD_MANAGER)], Some("z1"));
     facts.configured.zone = Some("z9".into());
@@ -175,6 +256,9 @@ fn strict_migrating_verify_and_a_fight_hold() {
     let mut strict = base();
     strict.strict = true;
     assert_eq!(zone(&strict), Action::Held(Hold::Strict));
+    let mut lost = facts(&[(ZONE, "a", FIELD_MANAGER)], None);
+    lost.strict = true;
+    assert_eq!(zone(&lost), Action::Held(Hold::Strict));
     let mut first = facts(&[], Some("z1"));
     first.strict = true;
     assert_eq!(zone(&first), Action::Write { force: false });

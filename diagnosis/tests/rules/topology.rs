@@ -47,6 +47,13 @@ fn a_difference_is_written_compared_or_left_to_its_owner() {
     expect(&of(has("a", "kubectl-label")), F, Severity::Warn, ReasonCode::TopologyOwnedByOther, &words);
     let kept = has("a", FIELD_MANAGER).with(|t| t.strict = true);
     expect(&of(kept), F, Severity::Warn, ReasonCode::TopologyKept, &["strict"]);
+    let kept = has("a", FIELD_MANAGER).with(|t| {
+        t.strict = true;
+        if let Fact::Known { value, .. } = &mut t.machine {
+            value.annotations.zone = None;
+        }
+    });
+    expect(&of(kept), F, Severity::Warn, ReasonCode::TopologyKept, &["has none", "nor taken away"]);
     let lost = has("a", "kubelet").with(|t| {
         if let Fact::Known { value, .. } = &mut t.machine {
             value.annotations.zone = None;
@@ -101,6 +108,18 @@ fn values_beta_labels_and_sources_that_are_odd_are_named() {
     let lost = machine(|m| m.unmatched = "2 virtual machines come into question: a, b".into());
     let words = ["2 virtual machines", "MAC"];
     expect(&of(lost), Status::Unknown, Severity::Warn, ReasonCode::TopologyMachineUnmatched, &words);
+    let clone = world::topology().with(|t| {
+        t.system_uuid = "5d307ca9-b3ef-428c-8861-06e72d69f223".into();
+        if let Fact::Known { value, .. } = &mut t.node {
+            value.system_uuid = "11307ca9-b3ef-428c-8861-06e72d69f223".into();
+        }
+    });
+    let words = ["5d307ca9", "11307ca9", "clone"];
+    expect(&of(clone), Status::Unknown, Severity::Warn, ReasonCode::TopologyMachineUnmatched, &words);
+    let early = machine(|m| {
+        (m.annotations, m.copied_from) = (TopologyValues::default(), String::new());
+    });
+    expect(&of(early), T, Severity::Info, ReasonCode::TopologyStale, &["not copied"]);
     let stopped = machine(|m| m.stopped = true);
     expect(&of(stopped), T, Severity::Info, ReasonCode::TopologyStale, &["no running instance"]);
     let fixed = world::topology().with(|t| t.static_labels = BTreeMap::from([(ZONE.into(), "old".into())]));

@@ -215,6 +215,13 @@ fn names<const N: usize>(names: [&str; N]) -> Vec<String> {
     names.into_iter().filter(|name| !name.is_empty()).map(str::to_ascii_lowercase).collect()
 }
 
+/// Whether two system UUIDs are one machine's, in either byte order; none when one of them is unknown or is one that many
+/// machines have.
+pub fn same_uuid(one: &str, other: &str) -> Option<bool> {
+    let (one, other) = (uuid(one), uuid(other));
+    (!one.is_empty() && !other.is_empty()).then(|| one.iter().any(|value| other.contains(value)))
+}
+
 /// A UUID in both byte orders in which SMBIOS is read: before version 2.6 its first three fields stood the other way.
 fn uuid(uuid: &str) -> Vec<String> {
     let digits: String =

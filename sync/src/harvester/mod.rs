@@ -8,7 +8,7 @@ mod identity;
 mod object;
 mod vm;
 
-pub use identity::{Identified, Mark, NodeMarks, VmMarks, Vms, identify};
+pub use identity::{Identified, Mark, NodeMarks, VmMarks, Vms, identify, same_uuid};
 pub use object::{Metadata, VirtualMachine, VirtualMachineInstance};
 pub use vm::{AgentConnected, Instance, Nic, Vm, usable_mac};
 

@@ -2,16 +2,19 @@
 //!
 //! [`plan`] is pure and total: from [`TopologyFacts`] it makes one [`KeyPlan`] a label and, where something is to be
 //! written, one [`Apply`]: the whole set that the field manager `outrider` is to own, as server-side apply wants it.
-//! What we set before is what that manager owns in `metadata.managedFields`, so no restart, restored disk or clone can
-//! make us take another's label for ours.
+//! What we set before is what that manager owns in `metadata.managedFields`, so no restart and no restored disk can make us
+//! take another's label for ours. A clone of this machine's disk has our credential and our name among the managers; it is
+//! told by the Node, which names the machine that it is ([`stranger`]).
 //!
-//! Tour: `wants` (which source counts), `mode` (whether we write at all), `value` (what Kubernetes takes).
+//! Tour: `wants` (which source counts), `own` (whether the Node is this machine's), `mode` (whether we write at all), `value`
+//! (what Kubernetes takes).
 //!
 //! The rules come from `facts/harvester-topology.md`: the old beta label is what cloud controllers compare first
 //! (kubernetes/cloud-provider, `controllers/node/node_controller.go`, `reconcileNodeLabels`), so it is written with the
 //! other where it is there, and never made.
 
 mod mode;
+mod own;
 mod value;
 mod wants;
 
@@ -22,6 +25,7 @@ use outrider_protocol::{
 };
 
 pub use mode::{Effective, effective};
+pub use own::stranger;
 pub use value::refused;
 pub use wants::{Disagreement, Source, Want};
 
@@ -75,7 +79,7 @@ pub enum Hold {
     Verify(String),
     /// Ours was changed back so many times.
     Fight(u32),
-    /// A zone or region is not changed to another one in strict mode.
+    /// A zone or region that is set is neither changed nor taken away in strict mode.
     Strict,
     /// The machine is moving.
     Migrating,
@@ -251,10 +255,10 @@ fn action(facts: &TopologyFacts, mode: &Effective, plan: &KeyPlan, owners: &[Lab
     }
     let foreign: BTreeSet<&str> = owners.iter().filter(|owner| !is_ours(owner)).map(name_of).collect();
     match &plan.want {
+        _ if facts.strict => Action::Held(Hold::Strict),
         // Where another owns it too, giving up our share would not take it away.
         Want::Nothing { .. } if !owners.is_empty() && foreign.is_empty() => Action::Remove,
         Want::Nothing { .. } => Action::Held(Hold::NotOurs),
-        _ if facts.strict => Action::Held(Hold::Strict),
         _ if owners.is_empty() => Action::Held(Hold::OwnerUnknown),
         _ if foreign.is_empty() => Action::Write { force: false },
         _ if foreign.iter().all(|name| facts.take_over.iter().any(|taken| taken == name)) => {

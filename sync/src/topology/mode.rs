@@ -1,13 +1,10 @@
 //! Whether we write labels at all.
 //!
 //! Harvester's cloud provider from v0.2.0 on keeps the labels itself and taints the node when they differ from the
-//! machine's (`facts/harvester-topology.md`, 3), so that a second writer is of no use. Which version runs can be seen only by
-//! its image; where it cannot be seen, labels are compared.
+//! machine's (`facts/harvester-topology.md`, 3), so that a second writer is of no use. Which version runs cannot be seen from a
+//! node: an image that lies there is no proof of what runs. Where that provider may be, labels are compared.
 
 use outrider_protocol::{NodeTopology, TopologyFacts, TopologyMode};
-
-/// From here on the cloud provider keeps the labels.
-const KEEPS: (u64, u64, u64) = (0, 2, 0);
 
 /// The mode in force, and why it is, as the end of a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,36 +40,22 @@ fn auto(node: &NodeTopology) -> Effective {
         );
     }
     let scheme = node.provider_id.split_once("://").map_or("", |(scheme, _)| scheme);
+    let seen = node.cloud_provider_versions.join(", ");
     match scheme {
-        // Their built-in controllers set addresses and no zone.
-        "" | "k3s" | "rke2" => Effective::Sync("no cloud provider keeps the labels of this node".to_owned()),
-        "harvester" => harvester(&node.cloud_provider_versions),
-        other => Effective::Verify(format!("the cloud provider {other:?} keeps the labels of this node")),
-    }
-}
-
-fn harvester(versions: &[String]) -> Effective {
-    let read: Vec<_> = versions.iter().map(|text| version(text)).collect();
-    match read.iter().max() {
-        Some(Some(newest)) if *newest < KEEPS && read.iter().all(Option::is_some) => Effective::Sync(
-            format!("Harvester's cloud provider {} sets labels only once", versions.join(", ")),
-        ),
-        Some(Some(newest)) if *newest >= KEEPS => Effective::Verify(format!(
-            "Harvester's cloud provider {} keeps the labels of this node itself",
-            versions.join(", ")
-        )),
-        _ => Effective::Verify(
+        "harvester" if seen.is_empty() => Effective::Verify(
             "Harvester's cloud provider runs in this cluster, and its version cannot be seen from here"
                 .to_owned(),
         ),
+        "harvester" => Effective::Verify(format!(
+            "Harvester's cloud provider runs in this cluster, and its image {seen} on this node is no proof of what runs"
+        )),
+        _ if !seen.is_empty() => Effective::Verify(format!(
+            "the image of Harvester's cloud provider {seen} is on this node, and it may keep the labels"
+        )),
+        // Their built-in controllers set addresses and no zone.
+        "" | "k3s" | "rke2" => Effective::Sync("no cloud provider keeps the labels of this node".to_owned()),
+        other => Effective::Verify(format!("the cloud provider {other:?} keeps the labels of this node")),
     }
-}
-
-fn version(text: &str) -> Option<(u64, u64, u64)> {
-    let plain = text.trim_start_matches('v').split(['-', '+']).next()?;
-    let mut parts = plain.split('.').map(|part| part.parse().ok());
-    let read = (parts.next()??, parts.next()??, parts.next().unwrap_or(Some(0))?);
-    parts.next().is_none().then_some(read)
 }
 
 #[cfg(test)]
@@ -92,9 +75,9 @@ mod tests {
     #[test]
     fn auto_writes_only_where_nobody_else_keeps_the_labels() {
         assert!(of("", &[]) && of("k3s://n1", &[]) && of("rke2://n1", &[]));
-        assert!(of("harvester://uid", &["v0.1.4"]));
-        for versions in [&["v0.2.0"][..], &["v0.2.8-build1"], &["v0.1.4", "v0.2.2"], &["main-head"], &[]] {
-            assert!(!of("harvester://uid", versions), "{versions:?}");
+        assert!(!of("harvester://uid", &[]));
+        for versions in [&["v0.1.4"][..], &["v0.2.0"], &["v0.2.8-build1"], &["v0.1.4", "v0.2.2"], &["main-head"]] {
+            assert!(!of("harvester://uid", versions) && !of("rke2://n1", versions), "{versions:?}");
         }
         assert!(!of("aws:///eu-1a/i-0", &[]));
     }

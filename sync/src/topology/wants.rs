@@ -6,7 +6,7 @@
 
 use outrider_protocol::{Fact, HostTopology, MachineTopology, TopologyFacts, TopologyValues};
 
-use super::Kind;
+use super::{Kind, stranger};
 
 /// Where a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,13 +86,25 @@ fn given(values: &TopologyValues, kind: Kind) -> Option<String> {
     of(values, kind).filter(|value| !value.is_empty()).map(str::to_owned)
 }
 
-/// The physical host, while it is where the machine runs.
+/// The physical host, while it is where the machine runs. Of a machine that is not known, or does not run, it says nothing.
 fn host(facts: &TopologyFacts) -> Option<&HostTopology> {
-    let runs_on = facts.machine.value().map(|machine| machine.host.as_str()).filter(|name| !name.is_empty());
-    facts.host.as_ref().filter(|host| runs_on.is_none_or(|name| name == host.name))
+    let runs_on = match &facts.machine {
+        Fact::Known { value, .. } if value.unmatched.is_empty() && !value.stopped => value.host.as_str(),
+        Fact::NotApplicable { .. } => "",
+        _ => return None,
+    };
+    facts.host.as_ref().filter(|host| runs_on.is_empty() || runs_on == host.name)
 }
 
+/// What the label should be; unknown where the Node is another machine's, whatever is said of this one.
 pub(super) fn want(facts: &TopologyFacts, kind: Kind) -> Want {
+    match said(facts, kind) {
+        want @ (Want::Unknown { .. } | Want::Unmanaged) => want,
+        want => stranger(facts).map_or(want, |why| Want::Unknown { why }),
+    }
+}
+
+fn said(facts: &TopologyFacts, kind: Kind) -> Want {
     if let Some(desired) = of(&facts.desired, kind) {
         return match desired {
             "" => Want::Nothing { source: Source::Desired },
@@ -151,7 +163,14 @@ fn of_machine(machine: &MachineTopology, kind: Kind) -> Want {
         return Want::Value { value, source: Source::Harvester };
     }
     // Where Harvester copies its host's labels, no annotation means no label; elsewhere it means that nobody asked.
-    if machine.follows_host { Want::Nothing { source: Source::Machine } } else { Want::Unmanaged }
+    if !machine.follows_host {
+        return Want::Unmanaged;
+    }
+    // It copies the host's name with them (harvester/harvester, `pkg/controller/master/virtualmachine/vmi_controller.go`).
+    if machine.copied_from.is_empty() || machine.host.is_empty() {
+        return Want::Unknown { why: "Harvester has not copied its host's labels yet".to_owned() };
+    }
+    Want::Nothing { source: Source::Machine }
 }
 
 pub(super) fn disagreements(facts: &TopologyFacts) -> Vec<Disagreement> {

@@ -22,6 +22,8 @@ pub(crate) const BETA: &str = "failure-domain.beta.kubernetes.io/zone";
 pub(crate) const MERGE: &str = "application/merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 const MACHINES: &str = "/apis/kubevirt.io/v1/namespaces/guest/virtualmachineinstances";
+/// Uid of the machine, which the cloud provider gives the Node as its provider ID.
+pub(crate) const VM_UID: &str = "0c5b0f0e";
 /// Where RKE2 keeps its kubelet's, and Harvester's documents the cloud provider's.
 pub(crate) const KUBELET: &str = "var/lib/rancher/rke2/agent/kubelet.kubeconfig";
 pub(crate) const CLOUD: &str = "etc/kubernetes/cloud-config";
@@ -125,9 +127,11 @@ impl Bed {
     }
 
     /// A running machine of Rancher's node driver.
-    pub(crate) fn machine(&self, name: &str, annotations: Value) -> Result<()> {
+    pub(crate) fn machine(&self, name: &str, mut annotations: Value) -> Result<()> {
+        // What Harvester copies with the labels of the host.
+        annotations["kubernetes.io/hostname"] = "host1".into();
         let machine = json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": {
-            "name": name, "annotations": annotations,
+            "name": name, "annotations": annotations, "ownerReferences": owners(VM_UID),
             "labels": {"harvesterhci.io/creator": "docker-machine-driver-harvester"}},
             "spec": {"domain": {"devices": {"interfaces": [{"name": "nic-1", "macAddress": "52:54:00:00:00:01"}]}}},
             "status": {"phase": "Running", "nodeName": "host1"}});
@@ -145,6 +149,12 @@ impl Bed {
     /// What Harvester does when the host's label is edited; null takes it away.
     pub(crate) fn annotate(&self, key: &str, value: Value) -> Result<()> {
         let patch = json!({"metadata": {"annotations": {key: value}}});
+        self.host_send("PATCH", &format!("{MACHINES}/n1"), MERGE, &patch).map(drop)
+    }
+
+    /// The uid of the machine whose instance it is.
+    pub(crate) fn owned_by(&self, uid: &str) -> Result<()> {
+        let patch = json!({"metadata": {"ownerReferences": owners(uid)}});
         self.host_send("PATCH", &format!("{MACHINES}/n1"), MERGE, &patch).map(drop)
     }
 
@@ -258,6 +268,10 @@ impl Bed {
         let ledger: Value = serde_json::from_slice(&ledger)?;
         ledger["written"].as_u64().context("no count")
     }
+}
+
+fn owners(uid: &str) -> Value {
+    json!([{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "n1", "uid": uid}])
 }
 
 fn send(

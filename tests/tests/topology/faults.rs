@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use outrider_tests::table::Table;
 use serde_json::{Value, json};
 
-use crate::bed::{Bed, CLOUD, KUBELET, LIMIT, MERGE, ZONE, inline};
+use crate::bed::{Bed, CLOUD, KUBELET, LIMIT, MERGE, VM_UID, ZONE, inline};
 
 const IN_SYNC: &str = "TopologyInSync";
 const GOOD: &str = "TopologyMatches";
@@ -162,7 +162,7 @@ fn taint(bed: &Bed, table: &mut Table) -> Result<()> {
 }
 
 fn verify(bed: &mut Bed, table: &mut Table) -> Result<()> {
-    let provider = json!({"spec": {"providerID": "harvester://0c5b0f0e"}});
+    let provider = json!({"spec": {"providerID": format!("harvester://{VM_UID}")}});
     bed.guest_send("PATCH", "/api/v1/nodes/n1", MERGE, &provider)?;
     bed.run("mode = \"auto\"")?;
     bed.until(IN_SYNC, GOOD, &["z2"])?;
@@ -176,6 +176,30 @@ fn verify(bed: &mut Bed, table: &mut Table) -> Result<()> {
         "Harvester's cloud provider runs",
         "a providerID of its own; the annotation changes",
         "TopologyDiffers, nothing written",
+        raised,
+        Some(cleared),
+    );
+    clone(bed, table)
+}
+
+/// The agent runs on a clone: the machine that is found by its marks is not the one whose Node this is.
+fn clone(bed: &mut Bed, table: &mut Table) -> Result<()> {
+    bed.run("mode = \"sync\"\ntake_over = [\"placement\", \"kubectl-label\"]")?;
+    bed.until(IN_SYNC, GOOD, &["z2"])?;
+    let before = bed.writes()?;
+    bed.owned_by("another")?;
+    let words = ["another machine's", VM_UID, "the uid another"];
+    let (raised, _) = bed.until(IN_SYNC, "TopologyMachineUnmatched", &words)?;
+    bed.annotate(ZONE, json!("z9"))?;
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    ensure!(bed.has(ZONE)?.as_deref() == Some("z2") && bed.writes()? == before, "it was written");
+    bed.annotate(ZONE, json!("z2"))?;
+    bed.owned_by(VM_UID)?;
+    let (cleared, _) = bed.until(IN_SYNC, GOOD, &["z2"])?;
+    table.timed(
+        "a clone of the node's disk",
+        "the machine's uid is not the one in the providerID",
+        "TopologyMachineUnmatched names both, nothing written",
         raised,
         Some(cleared),
     );

@@ -60,7 +60,7 @@ fn nibble(digit: u8) -> u8 {
 }
 
 /// SMBIOS system UUID, lower case; a known junk value is absent. Root-only, hence through the opener.
-pub(super) fn system_uuid(cx: &SenseContext) -> Fact<String> {
+pub(crate) fn system_uuid(cx: &SenseContext) -> Fact<String> {
     let read = cx.opener.open(Path::new(SYSTEM_UUID)).and_then(|f| file::read_bounded(f, file::SMALL));
     match read.and_then(file::text) {
         Ok(text) => match uuid::Uuid::try_parse(text.trim()) {

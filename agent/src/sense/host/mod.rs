@@ -13,6 +13,7 @@ use outrider_protocol::{Fact, HostFacts, OsRelease};
 
 use super::{SenseContext, file, process};
 
+pub(crate) use identity::system_uuid;
 pub(crate) use resources::{cpus, memory};
 pub(crate) use virtualization::{has_smbios, virtualization};
 

@@ -55,13 +55,17 @@ impl Followed {
     }
 }
 
-/// How long to wait after a failure: longer each time, and never in step with others.
+/// How long to wait after a failure, or where nothing was found: longer each time, and never in step with others.
 #[derive(Default)]
 struct Pause(Duration);
 
 impl Pause {
     async fn after_failure(&mut self) {
-        self.0 = (self.0 * 2).clamp(PAUSE.0, PAUSE.1);
+        self.wait(PAUSE.0, PAUSE.1).await;
+    }
+
+    async fn wait(&mut self, first: Duration, longest: Duration) {
+        self.0 = (self.0 * 2).clamp(first, longest);
         sleep(self.0.mul_f64(0.5 + 0.5 * rand::random::<f64>())).await;
     }
 }
@@ -194,21 +198,14 @@ async fn follow_machine(
     node: Receiver<Fact<NodeTopology>>,
     out: Sender<Fact<MachineTopology>>,
 ) {
-    let mut pause = Pause::default();
+    let (mut pause, mut lost) = (Pause::default(), Pause::default());
     loop {
         let found = {
             let (cx, settings) = (cx.clone(), settings.clone());
-            blocking(move || machine::way(&cx, &settings).map(|way| (way, host::read(&cx)))).await
+            blocking(move || machine::way(&cx, &settings)).await
         };
-        let (way, host) = match found {
-            Some(Ok((way, Fact::Known { value, .. }))) => (way, value),
-            Some(Ok((_, host))) => {
-                let why = "this machine's own name and addresses are not known";
-                let source = "this machine";
-                out.send_replace(Fact::unknown(UnknownCause::IoError, why, source, host.at()));
-                pause.after_failure().await;
-                continue;
-            }
+        let way = match found {
+            Some(Ok(way)) => way,
             Some(Err(why)) => {
                 let rest = rests(&why);
                 out.send_replace(*why);
@@ -225,9 +222,10 @@ async fn follow_machine(
         let mut machines = Machines::new(way);
         let mut mine: Option<(Mine, Instant)> = None;
         loop {
-            match machine_round(&cx, &mut machines, &host, &node, &mut mine, &out).await {
-                Ok(true) => pause = Pause::default(),
-                Ok(false) => sleep(REST).await,
+            match machine_round(&cx, &mut machines, &node, &mut mine, &out).await {
+                Ok(true) => (pause, lost) = (Pause::default(), Pause::default()),
+                // A namespace has many machines, and each look asks for all of them.
+                Ok(false) => lost.wait(REST, LOOK_AGAIN).await,
                 Err(failure) => {
                     out.send_replace(failure.into_fact(source, cx.now()));
                     break;
@@ -238,11 +236,22 @@ async fn follow_machine(
     }
 }
 
+/// This machine's own name and cards as they are now: a card is added, and a name changed, while it runs.
+async fn own_marks(cx: &SenseContext) -> Result<HostFacts, crate::net::Failure> {
+    let cx = cx.clone();
+    match blocking(move || host::read(&cx)).await {
+        Some(Fact::Known { value, .. }) => Ok(value),
+        _ => {
+            let why = "this machine's own name and addresses are not known";
+            Err(crate::net::Failure::new(UnknownCause::IoError, why))
+        }
+    }
+}
+
 /// Finds the machine when that is due, reads it and watches it for a while; false when there is nothing to watch.
 async fn machine_round(
     cx: &SenseContext,
     machines: &mut Machines,
-    host: &HostFacts,
     node: &Receiver<Fact<NodeTopology>>,
     mine: &mut Option<(Mine, Instant)>,
     out: &Sender<Fact<MachineTopology>>,
@@ -257,7 +266,8 @@ async fn machine_round(
     };
     if mine.as_ref().is_none_or(|(_, at)| at.elapsed() >= LOOK_AGAIN) {
         let name = node.borrow().value().map(|node| node.name.clone()).unwrap_or_default();
-        match machines.find(host, &name).await? {
+        let host = own_marks(cx).await?;
+        match machines.find(&host, &name).await? {
             Ok(found) => *mine = Some((found, Instant::now())),
             Err(none) => {
                 *mine = None;

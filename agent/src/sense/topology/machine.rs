@@ -15,7 +15,7 @@ use outrider_sync::harvester::{
 };
 use serde_json::Value;
 
-use super::node::short;
+use super::node::{list, short};
 use super::session::{Session, WATCH};
 use crate::config::TopologySettings;
 use crate::net::Failure;
@@ -26,6 +26,8 @@ use crate::sense::credentials::{self, Access};
 /// Machines of one page, and most pages.
 const PAGE: u32 = 50;
 const PAGES: usize = 100;
+/// Annotation of an instance: name of the host whose labels Harvester copied to it.
+const HOST_NAME: &str = "kubernetes.io/hostname";
 /// Most candidates that are named.
 const NAMED: usize = 8;
 
@@ -113,12 +115,11 @@ impl Machines {
         host: &HostFacts,
         node: &str,
     ) -> Result<Result<Mine, Box<MachineTopology>>, Failure> {
+        let macs = macs(host)?;
         let running = self.each(true, |item| {
             serde_json::from_value::<VirtualMachineInstance>(item).ok().map(|vmi| Vm::from(&vmi))
         });
         let running = running.await?;
-        let cards = host.interfaces.value().into_iter().flatten().filter(|card| !card.is_virtual);
-        let macs: Vec<String> = cards.map(|card| card.mac.clone()).collect();
         let marks = NodeMarks {
             name: node,
             host_name: host.hostname.value().map_or("", String::as_str),
@@ -148,7 +149,23 @@ impl Machines {
         })))
     }
 
+    /// All machines. A list whose rest the server no longer has is begun anew, once.
     async fn each(&mut self, running: bool, keep: impl Fn(Value) -> Option<Vm>) -> Result<Vec<Vm>, Failure> {
+        for _ in 0..2 {
+            if let Some(all) = self.pages(running, &keep).await? {
+                return Ok(all);
+            }
+        }
+        let why = format!("{}: the server forgot the list before its end, twice", self.what("list"));
+        Err(Failure::new(UnknownCause::Unavailable, why))
+    }
+
+    /// All pages; none when a page is asked for too late (410). An object that cannot be read is a failure: it may be this node.
+    async fn pages(
+        &mut self,
+        running: bool,
+        keep: &impl Fn(Value) -> Option<Vm>,
+    ) -> Result<Option<Vec<Vm>>, Failure> {
         let resource = if running { self.instances.clone() } else { self.machines.clone() };
         let (mut all, mut token) = (Vec::new(), String::new());
         for _ in 0..PAGES {
@@ -159,16 +176,26 @@ impl Machines {
             let what = self.what("list");
             let answer = self.session.read(&what, resource.list(&page)).await?;
             let Some(mut answer) = answer else {
+                if !token.is_empty() {
+                    return Ok(None);
+                }
                 let why = format!("{what}: this server knows no such resource");
                 return Err(Failure::new(UnknownCause::Unsupported, why));
             };
             let next =
                 answer.pointer("/metadata/continue").and_then(Value::as_str).unwrap_or_default().to_owned();
             if let Some(Value::Array(items)) = answer.get_mut("items").map(Value::take) {
-                all.extend(items.into_iter().filter_map(&keep));
+                for item in items {
+                    let name = short(item.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default());
+                    let unread = || {
+                        let why = format!("{what}: the object {name:?} has another shape than KubeVirt's");
+                        Failure::new(UnknownCause::InvalidAnswer, why)
+                    };
+                    all.push(keep(item).ok_or_else(unread)?);
+                }
             }
             if next.is_empty() {
-                return Ok(all);
+                return Ok(Some(all));
             }
             token = next;
         }
@@ -204,6 +231,17 @@ impl Machines {
 
 pub(super) fn version(object: &Value) -> String {
     short(object.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default())
+}
+
+/// MACs of this machine's own cards; a failure where the cards could not be read, for by its name alone another machine may
+/// be found.
+fn macs(host: &HostFacts) -> Result<Vec<String>, Failure> {
+    if let Fact::Unknown { cause, detail, .. } = &host.interfaces {
+        let why = format!("this machine's network cards could not be read: {detail}");
+        return Err(Failure::new(cause.clone(), why));
+    }
+    let cards = host.interfaces.value().into_iter().flatten().filter(|card| !card.is_virtual);
+    Ok(cards.map(|card| card.mac.clone()).collect())
 }
 
 /// The one machine that is this node; or what was found instead.
@@ -253,12 +291,15 @@ fn parse(object: &Value, mine: &Mine) -> MachineTopology {
         value.map(|value| value.chars().take(253).collect::<String>())
     };
     let harvester = |key: &str| annotation(&format!("topology.harvesterhci.io/{key}"));
+    let kind = |owner: &&Value| owner.get("kind").and_then(Value::as_str) == Some("VirtualMachine");
+    let owner = list(object, "/metadata/ownerReferences").iter().find(kind);
     let creator = object.pointer("/metadata/labels").and_then(|all| all.get(CREATOR_LABEL)?.as_str());
     let moving = object.pointer("/status/migrationState");
     let ended = moving.and_then(|state| state.get("completed")).and_then(Value::as_bool);
     MachineTopology {
         namespace: short(text("/metadata/namespace")),
         name: short(text("/metadata/name")),
+        uid: short(owner.and_then(|owner| owner.get("uid")?.as_str()).unwrap_or_default()),
         matched_by: mine.by.to_owned(),
         candidates: Vec::new(),
         unmatched: String::new(),
@@ -266,7 +307,32 @@ fn parse(object: &Value, mine: &Mine) -> MachineTopology {
         annotations: TopologyValues { region: annotation(REGION), zone: annotation(ZONE) },
         harvester: TopologyValues { region: harvester("region"), zone: harvester("zone") },
         follows_host: creator == Some(NODE_DRIVER),
+        copied_from: annotation(HOST_NAME).map(|name| short(&name)).unwrap_or_default(),
         migrating: moving.is_some_and(|state| !state.is_null()) && ended != Some(true),
         stopped: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_instance_tells_its_machine_its_host_and_whose_labels_were_copied() {
+        let mine = Mine { name: "n1".to_owned(), by: "MAC" };
+        let object = json!({
+            "metadata": {"name": "n1", "uid": "of the instance",
+                "labels": {CREATOR_LABEL: NODE_DRIVER},
+                "annotations": {ZONE: "z1", HOST_NAME: "host1"},
+                "ownerReferences": [{"kind": "X", "uid": "x"}, {"kind": "VirtualMachine", "uid": "vm"}]},
+            "status": {"nodeName": "host1"}
+        });
+        let read = parse(&object, &mine);
+        assert_eq!((read.uid.as_str(), read.copied_from.as_str(), read.host.as_str()), ("vm", "host1", "host1"));
+        assert!(read.follows_host && read.annotations.zone.as_deref() == Some("z1"));
+        let bare = parse(&json!({}), &mine);
+        assert_eq!((bare.uid.as_str(), bare.copied_from.as_str(), bare.follows_host), ("", "", false));
     }
 }

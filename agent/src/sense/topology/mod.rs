@@ -17,10 +17,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outrider_protocol::{Fact, TopologyFacts, TopologyMode, UnknownCause};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use self::follow::Followed;
-use super::SenseContext;
+use super::{SenseContext, host};
 use crate::act::labels::Ledger;
 use crate::config::TopologySettings;
 
@@ -33,8 +34,11 @@ pub const WAITS: Duration = Duration::from_secs(30);
 #[derive(Default)]
 pub struct Memory {
     ledger: Arc<Ledger>,
+    /// News of writes; those between two looks are not missed.
+    writes: Option<watch::Receiver<()>>,
     followed: Option<(TopologySettings, Followed)>,
-    told: Option<Instant>,
+    /// When facts were told last, and with which settings.
+    told: Option<(Instant, TopologySettings)>,
 }
 
 impl Memory {
@@ -62,8 +66,10 @@ pub async fn look(
         memory.told = None;
     }
     let (_, followed) = memory.followed.as_mut()?;
-    let mut writes = memory.ledger.news();
-    match memory.told {
+    let writes = memory.writes.get_or_insert_with(|| memory.ledger.news());
+    // Facts of other settings are of no use: with new ones, what is known is told at once.
+    let told = memory.told.as_ref().filter(|(_, with)| with == settings).map(|(at, _)| *at);
+    match told {
         None => {
             let read = async {
                 let _ = followed.node.wait_for(is_read).await;
@@ -85,16 +91,16 @@ pub async fn look(
     }
     let node = followed.node.borrow_and_update().clone();
     let machine = followed.machine.borrow_and_update().clone();
-    memory.told = Some(Instant::now());
+    memory.told = Some((Instant::now(), settings.clone()));
     if let (Fact::NotApplicable { reason, .. }, Fact::NotApplicable { .. }) = (&node, &machine) {
         return Some(Fact::not_applicable(reason.as_str(), cx.now()));
     }
     if let Fact::Known { value, .. } = &node {
         memory.ledger.observe(value, cx.now());
     }
-    let (instance, static_labels) = {
+    let (instance, static_labels, uuid) = {
         let cx = cx.clone();
-        let read = move || (local::instance(&cx), local::static_labels(&cx));
+        let read = move || (local::instance(&cx), local::static_labels(&cx), host::system_uuid(&cx));
         tokio::task::spawn_blocking(read).await.ok()?
     };
     let facts = TopologyFacts {
@@ -108,6 +114,7 @@ pub async fn look(
         configured: settings.values.clone(),
         instance,
         static_labels,
+        system_uuid: uuid.value().cloned().unwrap_or_default(),
         writes: memory.ledger.record(),
     };
     Some(Fact::known(facts, "own Node and virtual machine", cx.now()))

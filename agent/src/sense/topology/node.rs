@@ -94,6 +94,7 @@ pub(super) fn parse(node: &Value) -> NodeTopology {
         labels: LABELS.into_iter().filter_map(label).map(|(key, value)| (key, short(&value))).collect(),
         owners: owners(node),
         provider_id: short(text("/spec/providerID")),
+        system_uuid: short(text("/status/nodeInfo/systemUUID")),
         cloud_provider_versions: versions(node),
         uninitialized,
         uninitialized_since: None,
@@ -165,7 +166,8 @@ mod tests {
                 {"manager": "y", "operation": "Update", "fieldsV1": {"f:status": {}}}]},
             "spec": {"providerID": "harvester://1", "taints": [
                 {"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule", "value": "true"}]},
-            "status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-30T01:00:00Z"}],
+            "status": {"nodeInfo": {"systemUUID": "5D307CA9-B3EF-428C-8861-06E72D69F223"},
+              "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-30T01:00:00Z"}],
               "images": [{"names": ["docker.io/rancher/harvester-cloud-provider@sha256:0",
                 "docker.io/rancher/harvester-cloud-provider:v0.2.7"]}]}
         });
@@ -173,6 +175,7 @@ mod tests {
         assert_eq!(read.labels, BTreeMap::from([(ZONE.to_owned(), "010".to_owned())]));
         assert_eq!((read.owners.len(), read.owners[ZONE][0].manager.as_str()), (1, "k3s"));
         assert!(read.uninitialized && read.ready_since.is_some());
+        assert_eq!(read.system_uuid, "5D307CA9-B3EF-428C-8861-06E72D69F223");
         assert_eq!(
             (read.provider_id.as_str(), read.cloud_provider_versions),
             ("harvester://1", vec!["v0.2.7".to_owned()])

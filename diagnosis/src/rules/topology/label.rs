@@ -102,7 +102,7 @@ fn held(facts: &TopologyFacts, key: &KeyPlan, hold: &Hold, at: Timestamp) -> Fin
         Hold::Strict => say(
             Severity::Warn,
             R::TopologyKept,
-            format!("{difference}. In strict mode a {word} that is set is not changed."),
+            format!("{difference}. In strict mode a {word} that is set is neither changed nor taken away."),
             "See which volumes are bound to the old value (kubectl get pv -o yaml, nodeAffinity): pods that use them cannot run on a \
              node with the new one. Then change the label by hand, or set topology.strict to false.",
         ),

@@ -1,7 +1,7 @@
 //! What is said of where region and zone come from, apart from the labels themselves.
 
 use outrider_protocol::{Fact, ReasonCode as R, Severity, Status, Timestamp, TopologyFacts};
-use outrider_sync::topology::{Disagreement, Kind, TopologyPlan, Want};
+use outrider_sync::topology::{Disagreement, Kind, TopologyPlan, Want, stranger};
 
 use super::{TYPE, finding};
 use crate::finding::Finding;
@@ -32,6 +32,14 @@ fn machine(facts: &TopologyFacts, plan: &TopologyPlan, at: Timestamp) -> Option<
         Want::Unknown { why } => Some(why.trim_end_matches('.')),
         _ => None,
     })?;
+    if let Some(why) = stranger(facts) {
+        let message = format!("The labels stay as they are, for this Node is another machine's: {why}.");
+        return Some(finding(Status::Unknown, Severity::Warn, R::TopologyMachineUnmatched, at, message).advice(
+            "One of the two is a clone of the other's disk and acts with its name and credential: switch the clone off, or give it a \
+             name, a machine-id and a place in the cluster of its own. A machine that was rebuilt under its old name is joined when \
+             its old Node has been removed (of a server of RKE2 or K3s that removes its etcd member too).",
+        ));
+    }
     Some(match &facts.machine {
         Fact::Unknown { cause, detail, .. } => {
             let message = format!(
@@ -40,7 +48,8 @@ fn machine(facts: &TopologyFacts, plan: &TopologyPlan, at: Timestamp) -> Option<
             );
             Finding::unknown(TYPE, cause, Severity::Warn, at, message)
         }
-        Fact::Known { value, .. } if value.stopped => {
+        // It follows its host, and nothing is known of what the host says now.
+        Fact::Known { value, .. } if value.stopped || (value.unmatched.is_empty() && value.follows_host) => {
             let message = format!("The labels stay as they are: {why}.");
             finding(Status::True, Severity::Info, R::TopologyStale, at, message)
         }
@@ -50,9 +59,8 @@ fn machine(facts: &TopologyFacts, plan: &TopologyPlan, at: Timestamp) -> Option<
                 "The labels stay as they are, for which virtual machine this node is cannot be told: {why}."
             );
             finding(Status::Unknown, Severity::Warn, R::TopologyMachineUnmatched, at, message).advice(
-                "A machine is known by the MACs of its network cards, then by the host name that its guest agent reports, then by its \
-                 name. See that the kubeconfig's namespace is the machine's own, that no clone has its MAC, and that the guest agent \
-                 runs.",
+                "A machine is known by the MACs of its network cards, then by its name. See that the kubeconfig's namespace is the \
+                 machine's own, and that no clone has its MAC.",
             )
         }
         Fact::NotApplicable { .. } => return instance(facts, why, at),

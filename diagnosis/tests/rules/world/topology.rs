@@ -31,6 +31,7 @@ pub fn topology() -> TopologyFacts {
         host: "host1".into(),
         annotations: values("r1", "z1"),
         follows_host: true,
+        copied_from: "host1".into(),
         ..MachineTopology::default()
     };
     TopologyFacts {
@@ -44,6 +45,7 @@ pub fn topology() -> TopologyFacts {
         configured: TopologyValues::default(),
         instance: absent("/run/cloud-init/instance-data.json"),
         static_labels: BTreeMap::new(),
+        system_uuid: String::new(),
         writes: WriteRecord { written: 1, ..WriteRecord::default() },
     }
 }

@@ -46,6 +46,8 @@ fn a_uuid_is_the_same_in_either_byte_order() {
     assert_eq!(identify(&[vm("v", &[], UUID_1)], &nodes), [Identified::Is { node: 0, by: Mark::SystemUuid }]);
     let junk = "00000000-0000-0000-0000-000000000000";
     assert_eq!(identify(&[vm("v", &[], junk)], &[node("n", &[], junk)]), [Identified::Nobody]);
+    assert_eq!((same_uuid(UUID_1, turned), same_uuid(UUID_1, UUID_2)), (Some(true), Some(false)));
+    assert_eq!((same_uuid(UUID_1, junk), same_uuid("", UUID_1)), (None, None));
 }
 
 #[test]
