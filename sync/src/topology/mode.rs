@@ -76,7 +76,9 @@ mod tests {
     fn auto_writes_only_where_nobody_else_keeps_the_labels() {
         assert!(of("", &[]) && of("k3s://n1", &[]) && of("rke2://n1", &[]));
         assert!(!of("harvester://uid", &[]));
-        for versions in [&["v0.1.4"][..], &["v0.2.0"], &["v0.2.8-build1"], &["v0.1.4", "v0.2.2"], &["main-head"]] {
+        for versions in
+            [&["v0.1.4"][..], &["v0.2.0"], &["v0.2.8-build1"], &["v0.1.4", "v0.2.2"], &["main-head"]]
+        {
             assert!(!of("harvester://uid", versions) && !of("rke2://n1", versions), "{versions:?}");
         }
         assert!(!of("aws:///eu-1a/i-0", &[]));

@@ -186,7 +186,8 @@ impl Machines {
                 answer.pointer("/metadata/continue").and_then(Value::as_str).unwrap_or_default().to_owned();
             if let Some(Value::Array(items)) = answer.get_mut("items").map(Value::take) {
                 for item in items {
-                    let name = short(item.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default());
+                    let name =
+                        short(item.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default());
                     let unread = || {
                         let why = format!("{what}: the object {name:?} has another shape than KubeVirt's");
                         Failure::new(UnknownCause::InvalidAnswer, why)
@@ -330,7 +331,10 @@ mod tests {
             "status": {"nodeName": "host1"}
         });
         let read = parse(&object, &mine);
-        assert_eq!((read.uid.as_str(), read.copied_from.as_str(), read.host.as_str()), ("vm", "host1", "host1"));
+        assert_eq!(
+            (read.uid.as_str(), read.copied_from.as_str(), read.host.as_str()),
+            ("vm", "host1", "host1")
+        );
         assert!(read.follows_host && read.annotations.zone.as_deref() == Some("z1"));
         let bare = parse(&json!({}), &mine);
         assert_eq!((bare.uid.as_str(), bare.copied_from.as_str(), bare.follows_host), ("", "", false));
