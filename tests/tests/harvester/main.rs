@@ -17,7 +17,7 @@ use outrider_protocol::Status;
 use outrider_tests::beds::kube_apiserver::program;
 use outrider_tests::table::Table;
 
-use bed::{Bed, LIMIT, Made};
+use bed::{Bed, Made};
 
 const REPORTING: &str = "MachineReporting";
 const AGENT: &str = "GuestAgentConnected";
