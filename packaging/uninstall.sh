@@ -30,7 +30,7 @@ done
 rm -f "$root/usr/bin/outrider" "$root/usr/bin/outrider-agent" "$root/usr/bin/outrider-coordinator" \
     "$root/usr/libexec/outrider/outrider-helper" "$root/usr/libexec/outrider/outrider-guest-agent"
 # Folders of ours alone, and only when nobody else has put something there.
-for folder in usr/libexec/outrider usr/lib/outrider; do
+for folder in usr/libexec/outrider usr/lib/outrider usr/share/outrider; do
     rmdir "$root/$folder" 2>/dev/null || [ ! -d "$root/$folder" ] || echo "$root/$folder is kept: it is not empty" >&2
 done
 rm -rf "$root/run/outrider" "$root/run/outrider-guest-agent"

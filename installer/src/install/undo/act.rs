@@ -9,7 +9,7 @@ use super::{Back, Undo};
 use crate::install::files::{self, Put};
 use crate::install::receipt::{self, Made};
 use crate::install::step::{Held, Planned};
-use crate::install::{Machine, programs, release};
+use crate::install::{FOLDER, Machine, programs, release};
 
 /// Does the steps of `undo`, and says what stayed that was to go. Killed, it is run again: what is gone is passed over.
 pub(crate) async fn act(machine: &Machine, undo: Undo) -> anyhow::Result<Vec<Held>> {
@@ -57,7 +57,13 @@ async fn one(machine: &Machine, step: &Back, undo: &Undo, stayed: &mut Vec<Held>
             let how = Put { mode: *mode, owner: machine.is_root.then_some(*owner), sha256 };
             files::put(&machine.at(path), from, how)?;
         }
-        Back::RemoveTree(path) => remove_tree(machine, path)?,
+        Back::RemoveTree(path) => {
+            if path == FOLDER {
+                // Before the receipt: copies without one are taken for somebody's.
+                remove_tree(machine, &format!("{FOLDER}/replaced"))?;
+            }
+            remove_tree(machine, path)?;
+        }
         Back::RemoveUser(name) => remove_user(machine, name).await?,
         Back::RemoveFolder(path) => match fs::remove_dir(machine.at(path)) {
             // Those above one that stays need no words of their own.
