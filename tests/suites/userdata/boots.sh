@@ -97,7 +97,7 @@ is "the token's secret is in no log" 0 "$(grep -c "$(cut -d: -f4 "$work/node.tok
 row "a first boot without network" "theirs merged with ours, archive in the image" "boot ends, Rancher's script last, node enrolled"
 # From the first line of our part to the first report that the coordinator stored. Told, not judged: the machine is busy with
 # other things, and programs that are not optimised unpack and sum up slowly (OUTRIDER_BIN=target/release).
-first_line=$(bed journalctl -u outrider-install.service -o short-unix --no-pager | awk '/^[0-9]/ { print $1; exit }')
+first_line=$(bed journalctl -u outrider-install.service -o short-unix --no-pager | awk '/^[0-9]/ && !seen++ { print $1 }')
 until_true 60 "a report is stored" stored_report
 took=$(awk -v from="$first_line" -v to="$(stored_report)" 'BEGIN { printf "%.1f s", to - from }')
 row "from the start of our part to the first report" "journal, the coordinator's store" "$took"
