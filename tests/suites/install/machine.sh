@@ -18,7 +18,7 @@ is "the token is for root and the agent's group" "640 root outrider" "$(bed stat
 is "the configuration is good" 0 "$(bed outrider-agent validate >/dev/null 2>&1; echo $?)"
 is "profile and cluster are in force" "k3s-server prod" "$(bed outrider facts --only host | jq -r '.node.profile + " " + .node.cluster')"
 bed sh -c 'cat /var/lib/outrider-install/receipt.json' >"$work/receipt"
-is "no secret is in the receipt" 0 "$(grep -c "$(cut -d: -f4 "$BED_ROOT/opt/token")" "$work/receipt" || true)"
+is "no secret is in the receipt" 0 "$(grep -cF -e "$(cut -d: -f4 "$BED_ROOT/opt/token")" "$work/receipt" || true)"
 
 # --- twice --------------------------------------------------------------------------------------------------------------
 pid=$(show outrider-agent.service MainPID)
