@@ -12,15 +12,18 @@ use std::time::{Duration, SystemTime};
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 use log::LevelFilter;
-use outrider_protocol::Timestamp;
+use outrider_protocol::{Check, Timestamp};
 use serde::Serialize;
 
+use crate::capture::{self, Look, check_of};
 use crate::config::{self, ConfigSource};
 use crate::daemon::{self, RunError, RunOptions, run, termination};
 use crate::local::{self, Ask, AskError, SocketError};
 use crate::notify::Notifier;
 use crate::sense::SenseContext;
 
+/// Ends `facts` that was asked for in a way that makes no sense; the reason is its one line.
+pub const EX_USAGE: u8 = 64;
 const EX_SOFTWARE: u8 = 70;
 const EX_IOERR: u8 = 74;
 const EX_TEMPFAIL: u8 = 75;
@@ -64,6 +67,15 @@ enum Command {
     },
     /// What the running daemon says of itself, as JSON.
     Status,
+    /// One pass over this machine: the facts, as JSON, judged by nobody; `outrider check` and `outrider facts` ask for it.
+    Facts {
+        /// Only these checks.
+        #[arg(long, value_name = "CHECK,…", value_delimiter = ',', value_parser = check_of)]
+        only: Vec<Check>,
+        /// Read also what the judgement of these checks needs.
+        #[arg(long)]
+        to_judge: bool,
+    },
 }
 
 impl Arguments {
@@ -114,6 +126,10 @@ pub async fn execute(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Validate => validate(&arguments),
         Command::Once { dry_run } => once(&arguments, *dry_run).await,
         Command::Status => status(&arguments).await,
+        Command::Facts { only, to_judge } => {
+            let look = Look { config: arguments.config.clone(), only: only.clone(), to_judge: *to_judge };
+            facts(&look, &sense(&arguments)).await
+        }
     }
 }
 
@@ -200,6 +216,21 @@ async fn status(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let socket = arguments.runtime_dir().join("agent.sock");
     print(&local::ask(&socket, Ask::Status).await?)?;
     Ok(ExitCode::SUCCESS)
+}
+
+async fn facts(look: &Look, cx: &SenseContext) -> anyhow::Result<ExitCode> {
+    match capture::look(look, cx).await {
+        Ok(looked) => {
+            let mut err = io::stderr().lock();
+            looked.notes.iter().try_for_each(|note| writeln!(err, "{note}"))?;
+            print(&looked.facts)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(misuse) => {
+            writeln!(io::stderr().lock(), "{misuse}")?;
+            Ok(ExitCode::from(EX_USAGE))
+        }
+    }
 }
 
 fn print(document: &impl Serialize) -> anyhow::Result<()> {

@@ -7,6 +7,7 @@ mod userdata;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueHint};
+use outrider_agent::capture::check_of;
 use outrider_protocol::Check;
 
 pub(crate) use self::install::{InstallArgs, UninstallArgs, WorkingArgs};
@@ -156,7 +157,7 @@ pub(crate) struct UpArgs {
 #[derive(Debug, Args)]
 pub(crate) struct SensorArgs {
     /// Only these checks: host, clock, cloud-init, guest-agent, etcd, load-balancer, certificates, credentials, kubernetes, dns, rancher-agent
-    #[arg(long, value_name = "CHECK,…", value_delimiter = ',', value_parser = check_name)]
+    #[arg(long, value_name = "CHECK,…", value_delimiter = ',', value_parser = check_of)]
     pub(crate) only: Vec<Check>,
     /// Read this one file instead of agent.toml and its drop-ins
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -444,18 +445,6 @@ fn duration(text: &str) -> Result<std::time::Duration, String> {
         1..=315_360_000 => Ok(std::time::Duration::from_secs(seconds)),
         0 => Err(format!("{text:?} is no time at all; it must be longer than zero, for example 20s or 5m")),
         _ => Err(format!("{text:?} is longer than ten years; write for example 20s, 5m, 1h30m or 90d")),
-    }
-}
-
-fn check_name(word: &str) -> Result<Check, String> {
-    let sensors = Check::ALL.iter().filter(|check| **check != Check::Agent);
-    let mut known = sensors.clone().map(Check::as_str);
-    match sensors.clone().find(|check| check.as_str() == word) {
-        Some(check) => Ok(check.clone()),
-        None => {
-            let list = known.by_ref().collect::<Vec<_>>().join(", ");
-            Err(format!("there is no check {word:?}; the checks are {list}"))
-        }
     }
 }
 

@@ -18,7 +18,9 @@ mod input;
 mod install;
 #[cfg_attr(not(feature = "coordinator"), allow(dead_code, reason = "only `up` logs to a file"))]
 mod logging;
+mod looking;
 mod output;
+mod place;
 mod show;
 #[cfg(feature = "coordinator")]
 mod simulate;

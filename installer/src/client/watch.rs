@@ -180,11 +180,11 @@ struct Bookmark {
 
 fn happening(kind: &str, data: &str) -> Option<Happening> {
     match kind {
-        "node" => serde_json::from_str(data).ok().map(Happening::Node),
-        "cluster" => serde_json::from_str(data).ok().map(Happening::Cluster),
-        "event" => serde_json::from_str(data).ok().map(Happening::Event),
+        "node" => serde_json::from_slice(data.as_bytes()).ok().map(Happening::Node),
+        "cluster" => serde_json::from_slice(data.as_bytes()).ok().map(Happening::Cluster),
+        "event" => serde_json::from_slice(data.as_bytes()).ok().map(Happening::Event),
         "bookmark" => {
-            let bookmark: Bookmark = serde_json::from_str(data).ok()?;
+            let bookmark: Bookmark = serde_json::from_slice(data.as_bytes()).ok()?;
             bookmark.resync.then_some(Happening::Resync(bookmark.position))
         }
         _ => None,

@@ -3,17 +3,15 @@
 use std::path::Path;
 
 use anyhow::Context;
-use outrider_agent::capture::{capture, with_config};
-use outrider_agent::config::{self, ConfigSource};
+use outrider_agent::capture::Look;
 use outrider_agent::local::{self, Ask};
-use outrider_agent::privileged;
-use outrider_agent::sense::SenseContext;
 use outrider_protocol::{Check, CheckFacts, NodeConditions, NodeFacts, Timestamp};
 
 use crate::cli::{CheckArgs, SensorArgs};
 use crate::commands::get::Object;
 use crate::exit::{Exit, verdict, worse};
-use crate::output::{Format, Screen, UsageError, document, text};
+use crate::looking;
+use crate::output::{Format, Screen, document, text};
 use crate::show::conditions::Owned;
 use crate::show::report::Layout;
 use crate::show::{nagios, report, worst_first};
@@ -88,12 +86,13 @@ pub(crate) async fn facts(args: &SensorArgs, screen: &mut Screen) -> anyhow::Res
 
 /// [`facts`]; where they are `to_judge`, what the judgement needs besides is read as well.
 async fn read(args: &SensorArgs, to_judge: bool, screen: &mut Screen) -> anyhow::Result<NodeFacts> {
+    let look = Look { config: args.config.clone(), only: args.only.clone(), to_judge };
     if nix::unistd::geteuid().is_root() || args.config.is_some() {
-        return sense(args, to_judge, screen).await;
+        return sense(&look, screen).await;
     }
     let answer = local::ask(Path::new(SOCKET), Ask::Facts).await;
     let facts = match answer {
-        Ok(document) => serde_json::from_value::<NodeFacts>(document)
+        Ok(told) => document::typed::<NodeFacts>(&told)
             .map_err(|e| format!("the daemon's answer makes no sense to this version ({e})")),
         Err(error) => Err(chain(&error)),
     };
@@ -103,24 +102,14 @@ async fn read(args: &SensorArgs, to_judge: bool, screen: &mut Screen) -> anyhow:
             screen.note(&format!(
                 "note: without root; this is what the daemon on this machine read and judged {age} ago"
             ));
-            keep_only(&mut facts, &wanted(&args.only, to_judge));
+            keep_only(&mut facts, &look.wanted());
             Ok(facts)
         }
         Err(why) => {
             screen.note(&format!("note: without root, and {why}; this is what your user may read itself"));
-            sense(args, to_judge, screen).await
+            sense(&look, screen).await
         }
     }
-}
-
-/// The checks to read: an end of a certificate that is told by a wrong clock is unknown, so its check needs the clock.
-fn wanted(only: &[Check], to_judge: bool) -> Vec<Check> {
-    let mut wanted = only.to_vec();
-    let dated = [Check::Certificates, Check::Credentials].iter().any(|check| only.contains(check));
-    if to_judge && dated && !only.contains(&Check::Clock) {
-        wanted.push(Check::Clock);
-    }
-    wanted
 }
 
 /// Leaves out of the daemon's facts what was not asked for.
@@ -157,40 +146,11 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     layers.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-/// One pass of the sensors, with the configuration of this machine or of one file.
-async fn sense(args: &SensorArgs, to_judge: bool, screen: &mut Screen) -> anyhow::Result<NodeFacts> {
-    let source = match &args.config {
-        Some(file) if !file.exists() => {
-            return Err(UsageError(format!("--config: there is no file {}", file.display())).into());
-        }
-        Some(file) => ConfigSource::File(file.clone()),
-        None => ConfigSource::default(),
-    };
-    let loaded = config::load(&source);
-    if let (Some(_), Some(problem), true) = (&args.config, loaded.problems.first(), loaded.files.is_empty()) {
-        // Not one key of what was asked for is there: the defaults would answer another question.
-        return Err(UsageError(format!("--config: {problem}")).into());
-    }
-    for problem in &loaded.problems {
-        screen.note(&format!("warning: {problem}"));
-    }
-    let cx = machine();
-    // The clock is read unasked only where the configuration has not switched it off.
-    let clock_is_on = loaded.settings.checks.get(&Check::Clock).is_none_or(|clock| clock.enabled);
-    let only = wanted(&args.only, to_judge && clock_is_on);
-    let facts = screen.busy("Reading this machine", capture(&loaded.settings, &cx, &only)).await;
-    // Asked for some checks only, one is not told about others; that the configuration is not in force is no other.
-    let whole = args.only.is_empty() || !loaded.problems.is_empty();
-    Ok(if whole { with_config(facts, &loaded) } else { facts })
-}
-
-/// This machine; root-only files come through the root helper where the caller is none.
-pub(crate) fn machine() -> SenseContext {
-    SenseContext {
-        root: "/".into(),
-        clock: std::sync::Arc::new(now),
-        opener: privileged::opener(Path::new("/")),
-    }
+/// One pass over this machine.
+async fn sense(look: &Look, screen: &mut Screen) -> anyhow::Result<NodeFacts> {
+    let looked = screen.busy("Reading this machine", looking::look(look)).await?;
+    looked.notes.iter().for_each(|note| screen.note(note));
+    Ok(looked.facts)
 }
 
 /// The time by this machine's clock.

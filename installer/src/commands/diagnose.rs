@@ -17,6 +17,7 @@ use crate::clocks::Clocks;
 use crate::exit::{self, Exit};
 use crate::input::{self, Wanted};
 use crate::output::{Format, Screen, document, text};
+use crate::place;
 use crate::show::conditions::Owned;
 use crate::show::report::{self, Layout};
 use crate::show::worst_first;
@@ -194,7 +195,7 @@ fn parse(bytes: &[u8]) -> anyhow::Result<(Vec<NodeFacts>, Vec<String>)> {
         }
         let facts = typed(bytes, begin, end).map_err(|problem| anyhow::anyhow!("{problem}; {INSTEAD}"))?;
         known_checks(&value, &facts)?;
-        unread_fields("", &value, &serde_json::to_value(&facts)?, &mut passed_over);
+        unread_fields("", &value, &document::value(&facts)?, &mut passed_over);
         nodes.push(facts);
         begin = end;
     }
@@ -235,7 +236,7 @@ fn unread_fields(path: &str, told: &Value, read: &Value, out: &mut Vec<String>) 
 /// Nobody reads on behind "all is well" while facts were left out: a check that this version does not know is refused, be it
 /// misspelt or of a newer agent.
 fn known_checks(document: &Value, facts: &NodeFacts) -> anyhow::Result<()> {
-    let known = serde_json::to_value(&facts.checks)?;
+    let known = document::value(&facts.checks)?;
     let told = document.get("checks").and_then(Value::as_object);
     let read = |(check, fact): &(&String, &Value)| fact.is_null() || known.get(check).is_some();
     match told.into_iter().flatten().find(|told| !read(told)) {
@@ -251,9 +252,9 @@ fn known_checks(document: &Value, facts: &NodeFacts) -> anyhow::Result<()> {
 
 /// The facts in `bytes[begin..end]`, read again from the text for an error that names line, column and field.
 fn typed(bytes: &[u8], begin: usize, end: usize) -> Result<NodeFacts, String> {
-    let mut text = serde_json::Deserializer::from_slice(&bytes[begin..end]);
-    let facts: NodeFacts = serde_path_to_error::deserialize(&mut text).map_err(|e| {
-        let (field, e) = (e.path().to_string(), e.into_inner());
+    let document = &bytes[begin..end];
+    let facts: NodeFacts = serde_json::from_slice(document).map_err(|e| {
+        let field = place::path(document, place::offset(document, e.line(), e.column()));
         let before = &bytes[..begin];
         let lines = before.iter().filter(|b| **b == b'\n').count();
         // Documents may follow each other on one line.
@@ -263,7 +264,7 @@ fn typed(bytes: &[u8], begin: usize, end: usize) -> Result<NodeFacts, String> {
         };
         let text = e.to_string();
         let what = text.split(" at line ").next().unwrap_or_default();
-        let what = if field == "." { what.to_owned() } else { format!("{field}: {what}") };
+        let what = if field.is_empty() { what.to_owned() } else { format!("{field}: {what}") };
         format!("line {}, column {}: no NodeFacts: {what}", lines + e.line(), on_the_line + e.column())
     })?;
     if facts.node.name.is_empty() {

@@ -371,9 +371,9 @@ impl<T: Object> Printer<T> {
         // One name asks for one object, and that is what is printed.
         let alone = (args.names.len() == 1 && args.kind != Kind::Conditions).then(|| found.items.first());
         let value = match alone {
-            Some(Some(item)) => serde_json::to_value(item)?,
+            Some(Some(item)) => document::value(item)?,
             Some(None) => return Ok(()),
-            None => serde_json::to_value(&list)?,
+            None => document::value(&list)?,
         };
         let text = match &self.format {
             Format::Json => document::json(&value)?,
@@ -407,7 +407,7 @@ impl<T: Object> Printer<T> {
             Format::Name => text = names(changed),
             Format::JsonPath(template) => {
                 for item in changed {
-                    text.push_str(&template.render(&serde_json::to_value(item)?));
+                    text.push_str(&template.render(&document::value(item)?));
                 }
             }
             _ => {

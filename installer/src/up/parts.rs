@@ -18,8 +18,8 @@ use tokio::task::JoinHandle;
 
 use crate::cli::UpArgs;
 use crate::client::{Client, percent_encoded};
-use crate::commands::check::machine;
 use crate::contexts::{Endpoint, Secret};
+use crate::looking::machine;
 use crate::output::UsageError;
 use crate::simulate::{self, Play};
 
