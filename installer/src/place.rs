@@ -109,7 +109,7 @@ mod tests {
             (r#"{"second": {"id": 5}}"#, ""),
             (r#"{"first": {"id": 5}}"#, "first"),
             (r#"{"first": [{"id": -5}]}"#, "first[0].id"),
-            ("[1]", ""),
+            ("[1]", "[0]"),
             (r#"{"first": [{"id": 1, "\u006eame": 7}]}"#, "first[0].name"),
         ] {
             assert_eq!(failed::<Outer>(text), expected, "{text}");
