@@ -122,11 +122,11 @@ fn what_is_left_out_leaves_no_trace() {
 fn an_archive_sets_itself_up_and_a_package_is_set_up() {
     let of = |file: &str| render(Profile::K3sServer, &full(Agent::File(file.to_owned()))).unwrap();
     let archive = of("/opt/a.tar.gz");
-    assert!(archive.contains("usr/bin/outrider install --from /opt/a.tar.gz"), "{archive}");
+    assert!(archive.contains("tar -xzf /opt/a.tar.gz\n      usr/bin/outrider install\n"), "{archive}");
     for (package, command) in [("/opt/a.deb", "dpkg -i /opt/a.deb"), ("/opt/a.rpm", "rpm -U --replacepkgs")] {
         let text = of(package);
         assert!(text.contains(command) && text.contains("systemd-sysusers"), "{text}");
-        assert!(!text.contains("--from") && !archive.contains(command), "{text}");
+        assert!(!text.contains("outrider install\n") && !archive.contains(command), "{text}");
     }
 }
 

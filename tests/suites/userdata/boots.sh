@@ -32,6 +32,8 @@ mkdir "$work/tree"
 packaging/install.sh --bin "$bin" "$work/tree" 2>/dev/null || fail "the programs are not built: run tests/run, or cargo build"
 # The release sums up its files; unoptimised and with what a debugger wants that takes its time.
 strip "$work"/tree/usr/bin/* "$work"/tree/usr/libexec/outrider/*
+# Of a node's archive it is no part.
+cp /bin/true "$work/tree/usr/bin/outrider-coordinator"
 tar -czf "$work/outrider.tar.gz" --owner=0 --group=0 -C "$work/tree" usr
 
 cat >"$work/theirs.yaml" <<'Y'
