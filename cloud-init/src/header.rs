@@ -48,6 +48,7 @@ impl Kind {
 }
 
 const HEADER: &str = "#cloud-config";
+const TEMPLATE: &str = "## template: jinja";
 /// First release that passes over blanks before the header and its case.
 const TRIMS: Version = Version::new(0, 7, 0);
 const BOM: &[u8] = b"\xEF\xBB\xBF";
@@ -91,6 +92,13 @@ pub fn recognise(userdata: &[u8]) -> (Kind, Vec<Finding>) {
         findings.push(finding.of(Versions::Before(TRIMS)));
     }
     let mut kind = kind_of(line.trim_end(), trimmed, first_line, &mut findings);
+    if kind == Kind::Jinja && trimmed.len() != text.len() {
+        // Told to be a template without the blanks, and then not rendered because of them (templater.py: detect_template).
+        kind = Kind::Ignored;
+        let message = "blanks stand before the template's header: cloud-init takes it for a template, and then finds none on the first line; nothing is applied";
+        let cure = "delete everything before the header";
+        findings = vec![Finding::error("TemplateNotRendered", 1, message, cure)];
+    }
     if kind == Kind::Multipart && trimmed.len() != text.len() {
         // A blank line ends the headers before the first one (B25; Python's email package reads it so).
         kind = Kind::Ignored;
@@ -126,8 +134,8 @@ fn utf_16_or_32(userdata: &[u8]) -> Option<&'static str> {
 
 fn kind_of(line: &str, body: &str, at: usize, findings: &mut Vec<Finding>) -> Kind {
     let word = line.split_whitespace().next().unwrap_or_default();
-    if line.starts_with("## template:") {
-        return Kind::Jinja;
+    if let Some(kind) = template(line, at, findings) {
+        return kind;
     }
     if line.starts_with("#!") {
         return Kind::Script;
@@ -161,6 +169,27 @@ fn kind_of(line: &str, body: &str, at: usize, findings: &mut Vec<Finding>) -> Ki
     }
     findings.push(ignored(line, body, at));
     Kind::Ignored
+}
+
+/// Two parts of cloud-init look at a template's first line, one by the exact letters without their case
+/// (canonical/cloud-init: handlers/__init__.py), the other for blanks and another name of a renderer (templater.py).
+fn template(line: &str, at: usize, findings: &mut Vec<Finding>) -> Option<Kind> {
+    let lower = line.to_ascii_lowercase();
+    if let Some(rest) = lower.strip_prefix(TEMPLATE) {
+        if rest.trim().is_empty() {
+            return Some(Kind::Jinja);
+        }
+        let message = format!("{line:?} names no renderer that cloud-init knows; nothing is applied");
+        findings.push(Finding::error("TemplateNotRendered", at, message, TEMPLATE));
+        return Some(Kind::Ignored);
+    }
+    let other = lower.strip_prefix("##").is_some_and(|rest| rest.trim_start().starts_with("template:"));
+    other.then(|| {
+        let message =
+            format!("{line:?} is a comment, not the header of a template; all of the document is ignored");
+        findings.push(Finding::error("HeaderMisspelt", at, message, TEMPLATE));
+        Kind::Ignored
+    })
 }
 
 /// Why a document that has no header is ignored: encoded, misspelt, or simply without one.
@@ -248,7 +277,26 @@ mod tests {
         check("#!/bin/bash\necho a\n", Kind::Script, Ok, &[]);
         check("#cloud-config\r\npackages: [b]\r\n", Kind::CloudConfig, Ok, &[]);
         check("#cloud-config-archive\n", Kind::CloudConfigArchive, Warn, &["CloudConfigArchive"]);
-        check("## template: jinja\n#cloud-config\n", Kind::Jinja, Ok, &[]);
+        for header in
+            ["## template: jinja", "## Template: Jinja", "## TEMPLATE: JINJA  ", "## template: jinja\r"]
+        {
+            check(&format!("{header}\n#cloud-config\n"), Kind::Jinja, Ok, &[]);
+        }
+        for header in [
+            "##template:jinja",
+            "## template:jinja",
+            "##  template: jinja",
+            "##\ttemplate: jinja",
+            "## template: basic",
+        ] {
+            check(&format!("{header}\n#cloud-config\n"), Kind::Ignored, Error, &["HeaderMisspelt"]);
+        }
+        for header in
+            ["## template: jinja2", "## template: jinja # x", "\n## template: jinja", " ## Template: jinja"]
+        {
+            check(&format!("{header}\n#cloud-config\n"), Kind::Ignored, Error, &["TemplateNotRendered"]);
+        }
+        check("\u{feff}## template: jinja\n#cloud-config\n", Kind::Ignored, Error, &["ByteOrderMark"]);
         check(
             "Content-Type: multipart/mixed; boundary=x\r\n\r\n",
             Kind::Multipart,

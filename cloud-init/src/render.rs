@@ -7,6 +7,7 @@
 mod format;
 mod network;
 mod quote;
+mod repository;
 mod template;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,6 +15,7 @@ use std::str::FromStr;
 
 pub use format::{Named, base64, machine_pool, secret, terraform};
 pub use network::{Interface, Network};
+pub use repository::{Key, Repository};
 
 /// What the machine is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +81,7 @@ pub enum Agent {
     /// It is installed in the image, with its units.
     #[default]
     Image,
-    /// A package of a repository that the image knows.
+    /// A package of a repository that the image knows, or that [`Request::repository`] sets up.
     Package(String),
     /// An archive or package that lies in the image: `.tar.gz`, `.deb` or `.rpm`.
     File(String),
@@ -115,6 +117,8 @@ pub struct Request {
     pub agent: Agent,
     /// SHA-256 of what is downloaded: by architecture as `uname -m` names it, or one for all.
     pub sha256: Vec<(Option<String>, String)>,
+    /// Repository that the agent's package comes from; left out: the image knows one.
+    pub repository: Option<Repository>,
     /// Where the guest agent comes from; left out: a package where the profile wants it.
     pub guest_agent: Option<GuestAgent>,
 }
@@ -158,7 +162,11 @@ fn plain(text: &str, more: &str) -> bool {
 
 /// `host[:port]` of an `https` URL without user, query or fragment; blanks and quotes have no place in it.
 fn authority(url: &str) -> Option<&str> {
-    let rest = url.strip_prefix("https://")?;
+    authority_of(url.strip_prefix("https://")?)
+}
+
+/// The same of what stands behind `://`.
+fn authority_of(rest: &str) -> Option<&str> {
     let authority = rest.split('/').next().unwrap_or_default();
     let host = match authority.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => {
@@ -262,6 +270,12 @@ fn agent_problems(request: &Request, out: &mut Vec<Problem>) {
             }
         }
     }
+    if let Some(repository) = &request.repository {
+        if !matches!(request.agent, Agent::Package(_)) {
+            out.push(Problem::new("repo", "it is for an agent from a package; add --agent package"));
+        }
+        repository.problems(out);
+    }
     if !matches!(request.agent, Agent::Url(_)) && !request.sha256.is_empty() {
         out.push(Problem::new(
             "sha256",
@@ -321,10 +335,13 @@ fn bindings(profile: Profile, request: &Request) -> Bindings {
     }
     match &request.agent {
         Agent::Image => flags.extend(["present"]),
-        Agent::Package(name) => {
-            flags.extend(["packages", "agent_package", "present"]);
-            values.insert("package", quote::yaml(name));
-        }
+        Agent::Package(name) => match &request.repository {
+            Some(repository) => repository.bind(name, &mut flags, &mut values),
+            None => {
+                flags.extend(["packages", "agent_package", "present"]);
+                values.insert("package", quote::yaml(name));
+            }
+        },
         Agent::File(path) => {
             flags.extend(["install", "file"]);
             unpack(path, path, &mut flags, &mut values);
@@ -379,7 +396,7 @@ fn unpack(
             return;
         }
     };
-    flags.insert("packed");
+    flags.extend(["packed", "package_file"]);
     values.insert("unpack", command);
 }
 

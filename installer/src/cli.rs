@@ -1,6 +1,7 @@
 //! The command line as people type it. Help texts here are also the man pages and `docs/cli.md`.
 
 mod install;
+mod node;
 mod sync;
 mod userdata;
 
@@ -11,12 +12,13 @@ use outrider_agent::capture::check_of;
 use outrider_protocol::Check;
 
 pub(crate) use self::install::{InstallArgs, UninstallArgs, WorkingArgs};
+pub(crate) use self::node::NodeArgs;
 pub(crate) use self::sync::{
     HostedArgs, SyncArgs, SyncCommand, SyncExplainArgs, SyncPlanArgs, SyncSimulateArgs,
 };
 pub(crate) use self::userdata::{
-    NetworkArgs, OursArgs, RenderFormat, UserdataArgs, UserdataCommand, UserdataLintArgs, UserdataMergeArgs,
-    UserdataRenderArgs,
+    FormArgs, NetworkArgs, OursArgs, RenderFormat, UserdataArgs, UserdataCommand, UserdataLintArgs,
+    UserdataMergeArgs, UserdataRenderArgs,
 };
 use crate::output::{Format, FormatParser};
 

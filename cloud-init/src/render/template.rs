@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-const PARTS: [(&str, &str); 4] = [
+const PARTS: [(&str, &str); 5] = [
     ("packages", include_str!("../../templates/parts/packages.yaml")),
     ("guest-agent", include_str!("../../templates/parts/guest-agent.yaml")),
     ("install", include_str!("../../templates/parts/install.yaml")),
+    ("repository", include_str!("../../templates/parts/repository.yaml")),
     ("start", include_str!("../../templates/parts/start.yaml")),
 ];
 

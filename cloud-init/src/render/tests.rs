@@ -1,3 +1,4 @@
+mod repository;
 mod values;
 
 use super::*;
@@ -24,6 +25,7 @@ fn full(agent: Agent) -> Request {
         load_balancer: Some("https://rancher.example".to_owned()),
         agent,
         sha256,
+        repository: None,
         guest_agent: None,
     }
 }

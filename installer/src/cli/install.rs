@@ -6,25 +6,16 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueHint};
 use outrider_protocol::Profile;
 
+use super::node::NodeArgs;
 use crate::output::{Format, FormatParser};
 
 #[derive(Debug, Args)]
 pub(crate) struct InstallArgs {
-    /// Coordinator, https://host[:port]; may be repeated, the first one is tried first
-    #[arg(long, value_name = "URL")]
-    pub(crate) coordinator: Vec<String>,
-    /// Enrolment token, as `outrider token create` printed it; every process sees a command line, --token-file does not show it
-    #[arg(long, value_name = "TOKEN", conflicts_with = "token_file")]
-    pub(crate) token: Option<String>,
-    /// File with the enrolment token; - reads standard input
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) token_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) node: NodeArgs,
     /// Name of the node [default: the host name]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// Cluster that the node says it is of; a token that names one decides
-    #[arg(long, value_name = "NAME")]
-    pub(crate) cluster: Option<String>,
     /// What the machine is [default: generic]
     #[arg(long, value_name = "PROFILE", value_parser = PossibleValuesParser::new(Profile::ALL.iter().map(Profile::as_str)))]
     pub(crate) profile: Option<String>,

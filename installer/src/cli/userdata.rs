@@ -9,6 +9,7 @@ use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use outrider_cloud_init::render::Profile;
 use outrider_cloud_init::{Field, Platform, Version};
 
+use super::node::NodeArgs;
 use crate::output::{Format, FormatParser};
 
 #[derive(Debug, Args)]
@@ -41,22 +42,12 @@ pub(crate) enum UserdataCommand {
 /// What is to be ours.
 #[derive(Debug, Default, Args)]
 pub(crate) struct OursArgs {
-    /// Coordinator, https://host[:port]; may be repeated, the first one is tried first
-    #[arg(long, value_name = "URL")]
-    pub(crate) coordinator: Vec<String>,
-    /// Enrolment token, as `outrider token create` printed it; every process sees a command line, --token-file does not show it
-    #[arg(long, value_name = "TOKEN", conflicts_with = "token_file")]
-    pub(crate) token: Option<String>,
-    /// File with the enrolment token
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) token_file: Option<PathBuf>,
-    /// Cluster that the node says it is of; a token that names one decides
-    #[arg(long, value_name = "NAME")]
-    pub(crate) cluster: Option<String>,
+    #[command(flatten)]
+    pub(crate) node: NodeArgs,
     /// Load balancer in front of Rancher that the node watches (profiles rancher-ha-server, rancher-ha-agent, k3s-server)
     #[arg(long, value_name = "URL")]
     pub(crate) load_balancer: Option<String>,
-    /// Where the agent comes from: image (installed there), package or package:NAME (of a repository the image knows),
+    /// Where the agent comes from: image (installed there), package or package:NAME (of a repository the image knows, or --repo),
     /// coordinator or coordinator:tar|deb|rpm (the first coordinator serves it, and is asked now for its SHA-256), the path of
     /// a .tar.gz, .deb or .rpm in the image, or the https URL of one, in which {arch} is what `uname -m` says. At the
     /// coordinator's own host and port the CA is the one that the token pins, and the token is shown [default: image]
@@ -65,6 +56,13 @@ pub(crate) struct OursArgs {
     /// SHA-256 of what is downloaded; of several architectures each as x86_64=HEX. With --agent coordinator nobody is asked then
     #[arg(long, value_name = "[ARCH=]HEX")]
     pub(crate) sha256: Vec<String>,
+    /// Signed repository that `--agent package` comes from, as packaging/repository makes it (below the URL deb/ for apt, rpm/ for
+    /// zypper and dnf): the document sets it up, for every family, and installs from it
+    #[arg(long, value_name = "URL", requires = "repo_key")]
+    pub(crate) repo: Option<String>,
+    /// Its public key in ASCII armour: a file, which goes into the document, or a URL and the SHA-256 of what lies there
+    #[arg(long, value_name = "FILE|URL#SHA256", requires = "repo")]
+    pub(crate) repo_key: Option<String>,
     /// Where the QEMU guest agent comes from: package, image, the path of a .deb or .rpm in the image, or none
     /// [default: package; none for eksa-node and eksa-admin]
     #[arg(long, value_name = "SOURCE")]
@@ -74,9 +72,8 @@ pub(crate) struct OursArgs {
 impl OursArgs {
     /// Whether any of it was given.
     pub(crate) fn given(&self) -> bool {
-        let options = [&self.token, &self.cluster, &self.load_balancer, &self.agent, &self.guest_agent];
-        let any = options.iter().any(|option| option.is_some());
-        any || self.token_file.is_some() || !self.coordinator.is_empty() || !self.sha256.is_empty()
+        let options = [&self.load_balancer, &self.agent, &self.repo, &self.repo_key, &self.guest_agent];
+        self.node.given() || options.iter().any(|option| option.is_some()) || !self.sha256.is_empty()
     }
 }
 
@@ -90,12 +87,11 @@ pub(crate) struct UserdataMergeArgs {
     pub(crate) profile: Option<Profile>,
     #[command(flatten)]
     pub(crate) ours: OursArgs,
-    /// Write to this file (mode 0600) instead of standard output
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) form: FormArgs,
 }
 
-/// How rendered userdata is handed over.
+/// How userdata is handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RenderFormat {
     /// The document itself
@@ -119,6 +115,13 @@ pub(crate) struct UserdataRenderArgs {
     pub(crate) profile: Option<Profile>,
     #[command(flatten)]
     pub(crate) ours: OursArgs,
+    #[command(flatten)]
+    pub(crate) form: FormArgs,
+}
+
+/// Form and place of the output.
+#[derive(Debug, Args)]
+pub(crate) struct FormArgs {
     /// Form of the output
     #[arg(long, value_name = "FORMAT", default_value = "userdata")]
     pub(crate) format: RenderFormat,

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use outrider_agent::report::Token;
 
-use crate::cli::{InstallArgs, WorkingArgs};
+use crate::cli::{InstallArgs, NodeArgs, WorkingArgs};
 use crate::contexts::coordinator_url;
 use crate::exit::Exit;
 use crate::input::{self, Wanted};
@@ -18,7 +18,7 @@ const TOKEN: Wanted = Wanted { max_bytes: 64 << 10, what: "token" };
 
 /// Runs the command.
 pub(crate) async fn run(args: InstallArgs, screen: &mut Screen) -> anyhow::Result<Exit> {
-    let given = Given { wishes: wishes(&args)?, token: token(&args)? };
+    let given = Given { wishes: wishes(&args)?, token: token(&args.node)? };
     let machine = machine(&args.working)?;
     let receipt = read_receipt(&machine)?;
     let wishes = given.wishes.clone().over(receipt.as_ref().map(|receipt| &receipt.wishes));
@@ -88,8 +88,8 @@ fn is_denied(error: &anyhow::Error) -> bool {
 }
 
 fn wishes(args: &InstallArgs) -> anyhow::Result<Wishes> {
-    let urls = args.coordinator.iter().map(|url| Ok(coordinator_url(url)?.to_string()));
-    for (option, value) in [("name", &args.name), ("cluster", &args.cluster)] {
+    let urls = args.node.coordinator.iter().map(|url| Ok(coordinator_url(url)?.to_string()));
+    for (option, value) in [("name", &args.name), ("cluster", &args.node.cluster)] {
         if value.as_ref().is_some_and(|value| value.trim().is_empty()) {
             bail!(UsageError(format!("--{option} is empty; leave it out instead")));
         }
@@ -97,13 +97,14 @@ fn wishes(args: &InstallArgs) -> anyhow::Result<Wishes> {
     Ok(Wishes {
         coordinators: urls.collect::<anyhow::Result<_>>()?,
         name: args.name.clone(),
-        cluster: args.cluster.clone(),
+        cluster: args.node.cluster.clone(),
         profile: args.profile.clone(),
-        token: args.token.is_some() || args.token_file.is_some(),
+        token: args.node.token.is_some() || args.node.token_file.is_some(),
     })
 }
 
-fn token(args: &InstallArgs) -> anyhow::Result<Option<Token>> {
+/// The enrolment token, taken apart once so that a slip is told as the agent would tell it.
+pub(super) fn token(args: &NodeArgs) -> anyhow::Result<Option<Token>> {
     let (option, text) = match (&args.token, &args.token_file) {
         (Some(token), _) => ("token", token.clone()),
         (None, Some(file)) => ("token-file", read(file)?),

@@ -10,8 +10,13 @@ use super::{Machine, Receipt, TOKEN};
 /// Where this lies, userdata made the machine a node.
 const SETTINGS: &str = "/etc/outrider/agent.toml.d/50-userdata.toml";
 /// All that it writes.
-const FILES: [&str; 4] =
-    [SETTINGS, "/etc/outrider/install.sh", "/etc/systemd/system/outrider-install.service", TOKEN];
+const FILES: [&str; 5] = [
+    SETTINGS,
+    "/etc/outrider/install.sh",
+    "/etc/outrider/outrider.asc",
+    "/etc/systemd/system/outrider-install.service",
+    TOKEN,
+];
 /// Where its script works, and removes when it ends.
 const WORK: &str = "/etc/outrider/w";
 

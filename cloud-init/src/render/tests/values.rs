@@ -99,6 +99,7 @@ fn requests() -> impl Strategy<Value = Request> {
             load_balancer,
             agent,
             sha256,
+            repository: None,
             guest_agent,
         })
 }

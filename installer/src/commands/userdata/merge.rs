@@ -8,17 +8,24 @@ use outrider_cloud_init::merge::merge;
 use outrider_cloud_init::render::Profile;
 use outrider_cloud_init::{Finding, Severity};
 
+use super::form::Form;
 use super::{USERDATA, deliver, ours};
-use crate::cli::UserdataMergeArgs;
+use crate::cli::{RenderFormat, UserdataMergeArgs};
 use crate::exit::Exit;
 use crate::input;
 use crate::output::{Screen, UsageError, text};
 
 /// Runs the command. Nothing is written where something is refused.
 pub(super) async fn run(args: &UserdataMergeArgs, screen: &mut Screen) -> anyhow::Result<Exit> {
-    if args.files.iter().filter(|file| *file == Path::new("-")).count() > 1 {
+    let read = args.files.iter().chain(&args.ours.node.token_file);
+    if read.filter(|file| *file == Path::new("-")).count() > 1 {
         return Err(UsageError("standard input can be one of the files, not several".to_owned()).into());
     }
+    if args.form.format == RenderFormat::Network {
+        let message = "--format network: network data is no part of what is merged; `render` writes it alone";
+        return Err(UsageError(message.to_owned()).into());
+    }
+    let form = Form::new(&args.form)?;
     let ours = match (args.profile, args.files.as_slice()) {
         (Some(profile), _) => Some(ours::rendered(profile, &args.ours).await?),
         (None, [_]) => Some(ours::rendered(Profile::HarvesterVm, &args.ours).await?),
@@ -42,8 +49,9 @@ pub(super) async fn run(args: &UserdataMergeArgs, screen: &mut Screen) -> anyhow
         let name = names.get(refusal.file).map_or("", String::as_str);
         refused(name, &refusal.findings)
     })?;
-    deliver(&merged, args.out.as_deref(), screen)?;
-    left(&merged, screen);
+    let found = lint(merged.as_bytes());
+    deliver(&form.of(merged), args.form.out.as_deref(), screen)?;
+    left(&found, screen);
     Ok(Exit::Ok)
 }
 
@@ -82,8 +90,7 @@ fn refused(name: &str, findings: &[Finding]) -> anyhow::Error {
 }
 
 /// What is still wrong was theirs before; it is not silently passed on.
-fn left(merged: &str, screen: &mut Screen) {
-    let found = lint(merged.as_bytes());
+fn left(found: &[Finding], screen: &mut Screen) {
     let count = |severity| found.iter().filter(|f| f.severity == severity).count();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warn));
     if errors + warnings > 0 {

@@ -1,6 +1,7 @@
 //! `outrider userdata`: cloud-init userdata judged, merged and written. Offline, but for `--agent coordinator`, which asks for
 //! SHA-256.
 
+mod form;
 mod lint;
 mod merge;
 mod ours;

@@ -3,17 +3,17 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-use outrider_agent::report::Token;
-use outrider_cloud_init::render::{Agent, GuestAgent, Problem, Profile, Request, render};
+use outrider_cloud_init::render::{Agent, GuestAgent, Key, Problem, Profile, Repository, Request, render};
 use outrider_protocol::InstallIndex;
 
 use crate::cli::OursArgs;
 use crate::client::Client;
+use crate::commands::install::token;
 use crate::contexts::{Endpoint, Secret};
 use crate::input::{self, Wanted};
 use crate::output::UsageError;
 
-const TOKEN: Wanted = Wanted { max_bytes: 64 << 10, what: "token" };
+const KEY: Wanted = Wanted { max_bytes: 64 << 10, what: "public key" };
 
 /// The userdata for `profile`.
 pub(super) async fn rendered(profile: Profile, args: &OursArgs) -> anyhow::Result<String> {
@@ -73,30 +73,31 @@ pub(super) fn refused(problems: &[Problem]) -> anyhow::Error {
 
 fn request(args: &OursArgs) -> anyhow::Result<Request> {
     Ok(Request {
-        coordinators: args.coordinator.clone(),
-        token: token(args)?,
-        cluster: args.cluster.clone(),
+        coordinators: args.node.coordinator.clone(),
+        token: token(&args.node)?.map(|token| token.expose().to_owned()),
+        cluster: args.node.cluster.clone(),
         load_balancer: args.load_balancer.clone(),
         agent: args.agent.as_deref().map(agent).unwrap_or_default(),
         sha256: args.sha256.iter().map(|word| sum(word)).collect(),
+        repository: repository(args)?,
         guest_agent: args.guest_agent.as_deref().map(guest_agent).transpose()?,
     })
 }
 
-/// The enrolment token, taken apart once so that a slip is told as the agent would tell it.
-fn token(args: &OursArgs) -> anyhow::Result<Option<String>> {
-    let text = match (&args.token, &args.token_file) {
-        (Some(token), _) => token.clone(),
-        (None, Some(file)) => read(file)?,
-        (None, None) => return Ok(None),
+/// The repository that the document sets up, with its key where that is a file.
+fn repository(args: &OursArgs) -> anyhow::Result<Option<Repository>> {
+    let (Some(url), Some(key)) = (&args.repo, &args.repo_key) else { return Ok(None) };
+    let key = match key.contains("://").then(|| key.split_once('#').unwrap_or((key.as_str(), ""))) {
+        Some((url, sha256)) => Key::Url { url: url.to_owned(), sha256: sha256.to_owned() },
+        None => {
+            let (name, bytes) = input::read(Path::new(key), KEY)?;
+            let text = String::from_utf8(bytes);
+            Key::Text(text.map_err(|_| {
+                UsageError(format!("--repo-key: {name} is no text; make it one with gpg --enarmor"))
+            })?)
+        }
     };
-    let token = Token::parse(&text).map_err(|e| UsageError(format!("--token: {e}")))?;
-    Ok(Some(token.expose().to_owned()))
-}
-
-fn read(file: &Path) -> anyhow::Result<String> {
-    let (name, bytes) = input::read(file, TOKEN)?;
-    String::from_utf8(bytes).with_context(|| format!("{name} is no text"))
+    Ok(Some(Repository { url: url.clone(), key }))
 }
 
 fn agent(word: &str) -> Agent {
