@@ -2,7 +2,7 @@
 # The packages under a real systemd, dpkg and rpm, in machines of their own: installed, upgraded in every state a service can
 # be in, downgraded, removed, purged, cut off by a power failure. Needs root, mmdebstrap, Go and util-linux.
 #
-#   tests/suites/packages.sh [deb|install|rpm|repository|dist …]        (all without a word)
+#   tests/suites/packages.sh [deb|install|rpm|repository|sources|dist …]        (all without a word)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 [ "$(id -u)" = 0 ] || { echo "skipped: a machine of its own needs root"; exit 77; }
@@ -14,7 +14,7 @@ grep -q cgroup2 /proc/mounts || { echo "skipped: no cgroup2 is mounted, which sy
 bed_enter "$0" "$@"
 bin=$(realpath "${OUTRIDER_BIN:-target/debug}")
 parts=("$@")
-[ $# -gt 0 ] || parts=(deb install rpm repository dist)
+[ $# -gt 0 ] || parts=(deb install rpm repository sources dist)
 
 # --- what is counted and shown ------------------------------------------------------------------------------------------
 passed=0 rows=()

@@ -17,8 +17,8 @@ use crate::output::{Screen, UsageError, text};
 
 /// Runs the command. Nothing is written where something is refused.
 pub(super) async fn run(args: &UserdataMergeArgs, screen: &mut Screen) -> anyhow::Result<Exit> {
-    let read = args.files.iter().chain(&args.ours.node.token_file);
-    if read.filter(|file| *file == Path::new("-")).count() > 1 {
+    let inputs = args.files.iter().chain(&args.ours.node.token_file);
+    if inputs.filter(|file| *file == Path::new("-")).count() > 1 {
         return Err(UsageError("standard input can be one of the files, not several".to_owned()).into());
     }
     if args.form.format == RenderFormat::Network {

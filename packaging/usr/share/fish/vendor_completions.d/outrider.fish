@@ -95,8 +95,8 @@ complete -c outrider -n "__fish_outrider_using_subcommand diagnose" -s V -l vers
 complete -c outrider -n "__fish_outrider_using_subcommand install" -l coordinator -d 'Coordinator, https://host[:port]; may be repeated, the first one is tried first' -r
 complete -c outrider -n "__fish_outrider_using_subcommand install" -l token -d 'Enrolment token, as `outrider token create` printed it; every process sees a command line, --token-file does not show it' -r
 complete -c outrider -n "__fish_outrider_using_subcommand install" -l token-file -d 'File with the enrolment token; - reads standard input' -r -F
-complete -c outrider -n "__fish_outrider_using_subcommand install" -l name -d 'Name of the node [default: the host name]' -r
 complete -c outrider -n "__fish_outrider_using_subcommand install" -l cluster -d 'Cluster that the node says it is of; a token that names one decides' -r
+complete -c outrider -n "__fish_outrider_using_subcommand install" -l name -d 'Name of the node [default: the host name]' -r
 complete -c outrider -n "__fish_outrider_using_subcommand install" -l profile -d 'What the machine is [default: generic]' -r -f -a "harvester-vm\t''
 rancher-ha-server\t''
 rancher-ha-agent\t''
@@ -299,12 +299,28 @@ eksa-node\t''
 eksa-admin\t''"
 complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -l coordinator -d 'Coordinator, https://host[:port]; may be repeated, the first one is tried first' -r
 complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -l token -d 'Enrolment token, as `outrider token create` printed it; every process sees a command line, --token-file does not show it' -r
-complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -l token-file -d 'File with the enrolment token' -r -F
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -l token-file -d 'File with the enrolment token; - reads standard input' -r -F
 complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -l cluster -d 'Cluster that the node says it is of; a token that names one decides' -r
 complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -l load-balancer -d 'Load balancer in front of Rancher that the node watches (profiles rancher-ha-server, rancher-ha-agent, k3s-server)' -r
-complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -l agent -d 'Where the agent comes from: image (installed there), package or package:NAME (of a repository the image knows), coordinator or coordinator:tar|deb|rpm (the first coordinator serves it, and is asked now for its SHA-256), the path of a .tar.gz, .deb or .rpm in the image, or the https URL of one, in which {arch} is what `uname -m` says. At the coordinator\'s own host and port the CA is the one that the token pins, and the token is shown [default: image]' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -l agent -d 'Where the agent comes from: image (installed there), package or package:NAME (of a repository the image knows, or --repo), coordinator or coordinator:tar|deb|rpm (the first coordinator serves it, and is asked now for its SHA-256), the path of a .tar.gz, .deb or .rpm in the image, or the https URL of one, in which {arch} is what `uname -m` says. At the coordinator\'s own host and port the CA is the one that the token pins, and the token is shown [default: image]' -r
 complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -l sha256 -d 'SHA-256 of what is downloaded; of several architectures each as x86_64=HEX. With --agent coordinator nobody is asked then' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -l repo -d 'Signed repository that `--agent package` comes from, as packaging/repository makes it (below the URL deb/ for apt, rpm/ for zypper and dnf): the document sets it up, for every family, and installs from it' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -l repo-key -d 'Its public key in ASCII armour: a file, which goes into the document, or a URL and the SHA-256 of what lies there' -r
 complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -l guest-agent -d 'Where the QEMU guest agent comes from: package, image, the path of a .deb or .rpm in the image, or none [default: package; none for eksa-node and eksa-admin]' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -l format -d 'Form of the output' -r -f -a "userdata\t'The document itself'
+base64\t'For a field that is decoded once, such as userDataBase64'
+secret\t'A Kubernetes Secret with the keys userdata and networkdata'
+rancher-machine-pool\t'userData and networkData of a Rancher machine pool on Harvester (HarvesterConfig)'
+terraform\t'Terraform: a local and a harvester_cloudinit_secret'
+network\t'Network data alone, for what --mac or --interface names'"
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -l name -d 'Name of the object that secret, rancher-machine-pool and terraform make' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -l namespace -d 'Its namespace [default: default; fleet-default for rancher-machine-pool]' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -l mac -d 'MAC address of the interface that network data sets up; the same outside and inside the guest' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -l interface -d 'Its name in the guest instead, which differs between images (eth0, enp1s0)' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -l address -d 'Address with its prefix, such as 192.0.2.10/24; may be repeated [default: DHCP]' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -l gateway -d 'Gateway; one a family' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -l nameserver -d 'Name server; may be repeated' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -l search -d 'Search domain; may be repeated' -r
 complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -l out -d 'Write to this file (mode 0600) instead of standard output' -r -F
 complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
 complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from merge" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
@@ -318,11 +334,13 @@ eksa-node\t''
 eksa-admin\t''"
 complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from render" -l coordinator -d 'Coordinator, https://host[:port]; may be repeated, the first one is tried first' -r
 complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from render" -l token -d 'Enrolment token, as `outrider token create` printed it; every process sees a command line, --token-file does not show it' -r
-complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from render" -l token-file -d 'File with the enrolment token' -r -F
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from render" -l token-file -d 'File with the enrolment token; - reads standard input' -r -F
 complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from render" -l cluster -d 'Cluster that the node says it is of; a token that names one decides' -r
 complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from render" -l load-balancer -d 'Load balancer in front of Rancher that the node watches (profiles rancher-ha-server, rancher-ha-agent, k3s-server)' -r
-complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from render" -l agent -d 'Where the agent comes from: image (installed there), package or package:NAME (of a repository the image knows), coordinator or coordinator:tar|deb|rpm (the first coordinator serves it, and is asked now for its SHA-256), the path of a .tar.gz, .deb or .rpm in the image, or the https URL of one, in which {arch} is what `uname -m` says. At the coordinator\'s own host and port the CA is the one that the token pins, and the token is shown [default: image]' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from render" -l agent -d 'Where the agent comes from: image (installed there), package or package:NAME (of a repository the image knows, or --repo), coordinator or coordinator:tar|deb|rpm (the first coordinator serves it, and is asked now for its SHA-256), the path of a .tar.gz, .deb or .rpm in the image, or the https URL of one, in which {arch} is what `uname -m` says. At the coordinator\'s own host and port the CA is the one that the token pins, and the token is shown [default: image]' -r
 complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from render" -l sha256 -d 'SHA-256 of what is downloaded; of several architectures each as x86_64=HEX. With --agent coordinator nobody is asked then' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from render" -l repo -d 'Signed repository that `--agent package` comes from, as packaging/repository makes it (below the URL deb/ for apt, rpm/ for zypper and dnf): the document sets it up, for every family, and installs from it' -r
+complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from render" -l repo-key -d 'Its public key in ASCII armour: a file, which goes into the document, or a URL and the SHA-256 of what lies there' -r
 complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from render" -l guest-agent -d 'Where the QEMU guest agent comes from: package, image, the path of a .deb or .rpm in the image, or none [default: package; none for eksa-node and eksa-admin]' -r
 complete -c outrider -n "__fish_outrider_using_subcommand userdata; and __fish_seen_subcommand_from render" -l format -d 'Form of the output' -r -f -a "userdata\t'The document itself'
 base64\t'For a field that is decoded once, such as userDataBase64'
