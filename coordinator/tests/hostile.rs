@@ -81,7 +81,29 @@ async fn too_much_is_answered_with_the_limit() {
     let mut header = bed.stranger().connect().await.unwrap();
     let long = format!("GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: {}\r\n\r\n", "a".repeat(64 << 10));
     let _ = header.write_all(long.as_bytes()).await;
-    assert!(read_all(&mut header).await.starts_with("HTTP/1.1 431"));
+    let answer = read_all(&mut header).await;
+    assert!(
+        answer.starts_with("HTTP/1.1 431") && answer.contains("TooLarge") && answer.contains("16384"),
+        "{answer}"
+    );
+
+    // All of it is sent, as most callers do, before the answer is looked for: no reset comes in its way.
+    for query in ["a".repeat(70_000), "a=b&".repeat(5_000), "x".repeat(600_000)] {
+        let mut line = bed.stranger().connect().await.unwrap();
+        let long = format!("GET /healthz?{query} HTTP/1.1\r\nHost: x\r\n\r\n");
+        line.write_all(long.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        line.read_to_end(&mut answer).await.unwrap();
+        let answer = String::from_utf8(answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 414") && answer.contains("connection: close"), "{answer}");
+        let body: serde_json::Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+        assert_eq!((&body["code"], &body["reason"]), (&json!(414), &json!("TooLarge")), "{answer}");
+        assert!(body["message"].as_str().unwrap().contains("16384"), "{answer}");
+    }
+    let mut garbage = bed.stranger().connect().await.unwrap();
+    garbage.write_all(b"GET /a b c HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    let answer = read_all(&mut garbage).await;
+    assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("InvalidRequest"), "{answer}");
     bed.coordinator.shutdown().await;
 }
 

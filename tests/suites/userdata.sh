@@ -82,13 +82,17 @@ else
     echo "skipped: terraform is not installed"
 fi
 
-# --- the recipes of docs/userdata.md, one after the other ---------------------------------------------------------------
-awk -v folder="$work" '
-    /^```sh$/ { n++; file = sprintf("%s/recipe%02d", folder, n); print "# docs/userdata.md:" NR > file; inside = 1; next }
-    /^```/ { inside = 0 }
-    inside { print > file }' docs/userdata.md
+# --- the recipes, one after the other: docs/userdata.md, and of docs/install.md what is done with userdata -----------------
+for page in userdata install; do
+    awk -v folder="$work" -v page=$page '
+        /^## / { here = page == "userdata" || $0 == "## With userdata" }
+        /^```sh$/ && here { n++; file = sprintf("%s/recipe-%s%02d", folder, page, n); print "# docs/" page ".md:" NR > file; inside = 1; next }
+        /^```/ { inside = 0 }
+        inside { print > file }' docs/$page.md
+done
+[ -e "$work/recipe-install01" ] || fail "docs/install.md has no recipe in its section With userdata"
 mkdir "$work/recipes"
-for recipe in "$work"/recipe[0-9]*; do
+for recipe in "$work"/recipe-*; do
     (cd "$work/recipes" && PATH=$bin:$PATH bash -eu "$recipe") >"$recipe.out" 2>&1 </dev/null || { tail -n 15 "$recipe.out"; fail "$(head -n 1 "$recipe")"; }
     ok "$(head -n 1 "$recipe" | sed 's/^# //')"
 done

@@ -24,7 +24,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::connection::Open;
 use super::connections::{Caller, Connection};
 use super::tap::{Answered, Asked, Progress, Tap};
-use super::{Server, Stream};
+use super::{Server, Stream, unreadable};
 use crate::api::{self, HeldAnswer};
 
 /// How long a connection that was asked to end may take for the answer it is at.
@@ -142,7 +142,7 @@ async fn requests(server: &Arc<Server>, resting: Resting, connection: &Arc<Conne
         }
         () = connection.closed() => {
             std::pin::Pin::new(&mut serving).graceful_shutdown();
-            match tokio::time::timeout(DRAIN, serving).await {
+            match tokio::time::timeout(DRAIN, &mut serving).await {
                 Ok(ended) => ended,
                 Err(_) => return Next::End,
             }
@@ -150,8 +150,22 @@ async fn requests(server: &Arc<Server>, resting: Resting, connection: &Arc<Conne
     };
     if let Err(error) = ended {
         log::debug!("a connection of {} ended: {error}", connection.remote);
+        let parts = serving.into_parts();
+        if parts.io.is_silenced() {
+            let limit = limits.header_bytes.max(8192);
+            let answer = unreadable::answer(error.is_parse_too_large(), &parts.read_buf, limit);
+            refuse(parts.io.into_parts().0, answer).await;
+        }
     }
     Next::End
+}
+
+/// Answers what could not be read, and ends the connection so that the answer arrives.
+async fn refuse(mut stream: Stream, answer: Response) {
+    if let Ok(Ok(())) = tokio::time::timeout(WRITE, write(&mut stream, answer)).await {
+        end(&mut stream).await;
+        unreadable::read_the_rest(&mut stream).await;
+    }
 }
 
 /// Holds a heartbeat, then answers it; `None` when the connection has ended.

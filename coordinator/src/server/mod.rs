@@ -13,6 +13,7 @@ mod listener;
 pub(crate) mod pace;
 pub(crate) mod peer;
 mod tap;
+mod unreadable;
 
 pub(crate) use gate::Gate;
 pub use gate::Limits;

@@ -16,7 +16,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 
-use super::Stream;
+use super::{Stream, unreadable};
 
 /// How far the requests that one hyper connection took have come.
 #[derive(Debug, Default)]
@@ -50,16 +50,23 @@ pub(super) struct Tap {
     io: TokioIo<Stream>,
     ahead: Bytes,
     progress: Arc<Progress>,
+    /// hyper could not read a request, and what it said of that was kept back.
+    silenced: bool,
 }
 
 impl Tap {
     pub(super) fn new(stream: Stream, ahead: Bytes, progress: Arc<Progress>) -> Self {
-        Self { io: TokioIo::new(stream), ahead, progress }
+        Self { io: TokioIo::new(stream), ahead, progress, silenced: false }
     }
 
     /// The stream again, and what of the bytes in front nobody has read.
     pub(super) fn into_parts(self) -> (Stream, Bytes) {
         (self.io.into_inner(), self.ahead)
+    }
+
+    /// Whether the last request still wants its answer: hyper's own was kept back, and so was its goodbye.
+    pub(super) fn is_silenced(&self) -> bool {
+        self.silenced
     }
 }
 
@@ -81,6 +88,11 @@ impl Read for Tap {
 
 impl Write for Tap {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        if unreadable::is_hypers_own(buf) {
+            self.silenced = true;
+            self.progress.torn.store(true, Ordering::Release);
+            return Poll::Ready(Ok(buf.len()));
+        }
         self.progress.unflushed.store(true, Ordering::Release);
         Pin::new(&mut self.io).poll_write(cx, buf)
     }
@@ -90,6 +102,9 @@ impl Write for Tap {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if let [only] = bufs {
+            return self.poll_write(cx, only);
+        }
         self.progress.unflushed.store(true, Ordering::Release);
         Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
     }
@@ -106,6 +121,9 @@ impl Write for Tap {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.progress.torn.store(true, Ordering::Release);
+        if self.silenced {
+            return Poll::Ready(Ok(()));
+        }
         Pin::new(&mut self.io).poll_shutdown(cx)
     }
 }

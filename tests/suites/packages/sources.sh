@@ -89,6 +89,21 @@ mkdir -p "$BED_ROOT/etc/outrider"
 takes "with the key in the document" "$work/sources/outrider.asc"
 is "  it is installed" "0.1.0-1" "$(bed dpkg-query -W -f '${Version}' outrider-agent)"
 
+# --- the recipes, and what the one for a disk says, carried out -------------------------------------------------------------
+printf 'OR1%s::abcd1234:an-enrolment-token\n' "$(printf 'a1%.0s' {1..32})" >"$work/node.token"
+for section in Repository Air-gapped; do
+    recipe "$section"
+    (cd "$work" && PATH=$bin:$PATH COORDINATOR=https://outrider.example:8440 REPOSITORY=$work/sources bash -eu "$BED_ROOT/opt/recipe") >"$work/recipe.log" 2>&1 ||
+        { cat "$work/recipe.log"; fail "docs/install.md, $section"; }
+    ok "docs/install.md, $section"
+done
+bed dpkg -P outrider-agent >/dev/null 2>&1
+bed systemctl stop srv.service
+mkdir -p "$BED_ROOT/etc/outrider" "$BED_ROOT/media"
+mv "$BED_ROOT/srv/repo" "$BED_ROOT/media/outrider"
+url=file:///media/outrider takes "apt installs from a disk, without any server" "$work/sources/outrider.asc"
+is "  it is installed" "0.1.0-1" "$(bed dpkg-query -W -f '${Version}' outrider-agent)"
+
 # --- apt: the wrong key ---------------------------------------------------------------------------------------------------
 new_machine wrong
 asked "$work/stranger.asc" >"$seed/user-data"
