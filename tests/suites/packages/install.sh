@@ -84,16 +84,6 @@ coordinator token create >"$BED_ROOT/root/token" 2>/dev/null
 bed env PATH=/opt:/usr/sbin:/usr/bin COORDINATOR=$c sh -euc 'cd /root && sh -eu /opt/recipe' >"$work/recipe.log" 2>&1 || { cat "$work/recipe.log"; fail "docs/install.md, From the coordinator"; }
 ok "docs/install.md, From the coordinator"
 
-# --- by hand, as the guide has it: installed, looked at, taken away -------------------------------------------------------
-recipe "By hand"
-coordinator token create >"$BED_ROOT/root/node.token" 2>/dev/null
-cp "$work/new/outrider-agent-0.1.0-x86_64.tar.gz" "$BED_ROOT/root/"
-# The unit is shown in a pager where there is a terminal; here is none.
-bed env COORDINATOR=$c sh -euxc 'cd /root && sh -eu /opt/recipe' >"$work/recipe.log" 2>&1 </dev/null || { cat "$work/recipe.log"; fail "docs/install.md, By hand"; }
-grep -q 'Active: active' "$work/recipe.log" || grep -q 'activating' "$work/recipe.log" || fail "the agent did not run: $(cat "$work/recipe.log")"
-is "docs/install.md, By hand: nothing is left" "" "$(bed sh -c 'ls -d /etc/outrider /usr/bin/outrider /usr/bin/outrider-agent 2>/dev/null' || true)"
-bed sh -c 'rm -rf /root/usr /root/outrider-agent-*.tar.gz /root/node.token'
-
 # --- by hand, as the coordinator tells ------------------------------------------------------------------------------------
 coordinator token create >"$BED_ROOT/root/token" 2>/dev/null
 get $c/install/ >"$work/instructions"
