@@ -51,11 +51,53 @@ fn dense() -> String {
     format!("#cloud-config\nx-list: [{}]\n", "a,".repeat(KIBI_64 / 2))
 }
 
+/// As deep as is followed, over and over.
+fn deep() -> String {
+    let nested = format!("  - {}a{}\n", "[".repeat(95), "]".repeat(95));
+    format!("#cloud-config\nx-list:\n{}", nested.repeat(KIBI_64 / nested.len()))
+}
+
+/// Lines of `line`, in which `#` is a number, below `head`.
+fn lines(head: &str, line: &str) -> String {
+    let mut out = format!("#cloud-config\n{head}");
+    let mut n = 0;
+    while out.len() < KIBI_64 {
+        out.push_str(&line.replace('#', &n.to_string()));
+        n += 1;
+    }
+    out
+}
+
+/// Entries that all run one script, which runs itself.
+fn scripts() -> String {
+    let mut out = "#cloud-config\nwrite_files:\n  - path: /a\n    content: |\n".to_owned();
+    out.push_str(&"      sh /a\n".repeat(KIBI_64 / 24));
+    out.push_str("runcmd:\n");
+    while out.len() < KIBI_64 {
+        out.push_str("  - sh /a\n");
+    }
+    out
+}
+
 fn costs(c: &mut Criterion<ProcessorTime>) {
     let context = Context { platform: Some(Platform::Harvester), field: Some(Field::Secret), version: None };
     let (mixed, dense) = (mixed(), dense());
     c.bench_function("lint/mixed", |b| b.iter(|| lint_for(black_box(mixed.as_bytes()), &context)));
     c.bench_function("lint/dense", |b| b.iter(|| lint_for(black_box(dense.as_bytes()), &context)));
+    for (name, text) in [
+        ("deep", deep()),
+        ("list", lines("x-list:\n", "  - a\n")),
+        ("keys", lines("", "x-#: a\n")),
+        ("unknown keys", lines("", "k#: a\n")),
+        ("empty commands", lines("runcmd:\n", "  -\n")),
+        ("commands that are mappings", lines("runcmd:\n", "  - echo a: #\n")),
+        ("misread arguments", lines("runcmd:\n", "  - [a, 010]\n")),
+        ("scripts", scripts()),
+    ] {
+        c.bench_function(&format!("lint/{name}"), |b| {
+            b.iter(|| lint_for(black_box(text.as_bytes()), &context))
+        });
+    }
     let ours = "#cloud-config\npackages: [qemu-guest-agent]\nruncmd:\n  - [a, b]\n";
     c.bench_function("merge/mixed", |b| b.iter(|| merge(&[black_box(&mixed), ours])));
 }

@@ -183,19 +183,26 @@ fn cloud_config(text: &str, context: &Context, findings: &mut Vec<Finding>) {
 
 /// PyYAML lets a tab stand in quotes, in block text and in comments; anywhere else it ends it.
 fn tabs(text: &str, root: &Node, findings: &mut Vec<Finding>) {
-    let mut from = 0;
+    let mut from;
     let Some(mut tab) = text.find('\t') else { return };
     let mut texts = Vec::new();
     spans(root, &mut texts);
+    // Where the text ends that `at` stands in, if it does in one.
     let inside = |at: usize| {
         let behind = texts.partition_point(|span| span.start <= at);
-        behind > 0 && texts[behind - 1].end > at
+        texts[..behind].last().map(|span| span.end).filter(|end| *end > at)
     };
     loop {
         let start = text[..tab].rfind('\n').map_or(0, |n| n + 1);
-        let hashes = text[start..tab].match_indices('#').map(|(n, _)| start + n);
-        let comment = |at: usize| (at == start || text[..at].ends_with([' ', '\t'])) && !inside(at);
-        if !inside(tab) && !hashes.into_iter().any(comment) {
+        let mut hashes = text[start..tab].match_indices('#').map(|(n, _)| start + n);
+        let comment =
+            |at: &usize| (*at == start || text[..*at].ends_with([' ', '\t'])) && inside(*at).is_none();
+        // What else stands in the same text or comment is passed over with it: each line is looked at once.
+        if let Some(end) = inside(tab) {
+            from = end;
+        } else if hashes.any(|at| comment(&at)) {
+            from = text[tab..].find('\n').map_or(text.len(), |n| tab + n);
+        } else {
             let line = 1 + text[..tab].matches('\n').count();
             let column = 1 + text[start..tab].chars().count();
             let message = "a tab where only blanks may stand; cloud-init's YAML reader stops there, so nothing in the file is applied";
@@ -207,7 +214,6 @@ fn tabs(text: &str, root: &Node, findings: &mut Vec<Finding>) {
             );
             return findings.push(Finding { column, ..finding });
         }
-        from = tab.max(from) + 1;
         match text[from..].find('\t') {
             Some(next) => tab = from + next,
             None => return,
@@ -308,14 +314,14 @@ pub(crate) fn is_null(node: &Node) -> bool {
 fn duplicates(node: &Node, findings: &mut Vec<Finding>) {
     match &node.value {
         Value::Mapping { pairs, .. } => {
-            let mut seen = std::collections::BTreeMap::new();
+            let mut seen = std::collections::HashMap::new();
             for (key, value) in pairs {
                 if matches!(key.value, Value::Sequence { .. } | Value::Mapping { .. }) {
                     let message = "a list or a mapping as a key; cloud-init's YAML reader stops there, so nothing in the file is applied";
                     findings.push(Finding::error("KeyNotText", key.line, message, "name: value").at(key));
                 }
                 if let Some(name) = key.text().filter(|name| *name != "<<")
-                    && let Some(first) = seen.insert(name.to_owned(), key.line)
+                    && let Some(first) = seen.insert(name, key.line)
                 {
                     let message = format!(
                         "{name:?} stands on line {first} and on line {}; the last one wins, the first is lost without a word",

@@ -38,14 +38,19 @@ pub struct Key {
     pub until: Option<Version>,
     /// Release that deprecated it.
     pub deprecated: Option<Version>,
-    /// Keys below it, by name; `[]` for items, `*` for any.
+    /// Keys below it, by name and in its order; `[]` for items, `*` for any.
     children: Vec<(&'static str, Key)>,
+    /// Letters of each of them ([`letters`]), in the same order.
+    letters: Vec<u64>,
 }
 
 impl Key {
     /// The key `name` below this one, or the one that stands for any.
     pub fn child(&self, name: &str) -> Option<&Key> {
-        let find = |wanted: &str| self.children.iter().find(|(n, _)| *n == wanted).map(|(_, key)| key);
+        let find = |wanted: &str| {
+            let at = self.children.binary_search_by_key(&wanted, |(name, _)| *name).ok()?;
+            self.children.get(at).map(|(_, key)| key)
+        };
         find(name).or_else(|| find("*"))
     }
 
@@ -57,6 +62,22 @@ impl Key {
     /// Names of the keys below this one.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.children.iter().map(|(name, _)| *name).filter(|name| !matches!(*name, "[]" | "*"))
+    }
+
+    /// The same, of those that `most` changes of letters can make of `name`; others may be among them.
+    pub fn names_like(&self, name: &str, most: u32) -> impl Iterator<Item = &'static str> {
+        let wanted = letters(name);
+        let near = self.children.iter().zip(&self.letters);
+        // A change puts one letter in the place of another.
+        near.filter(move |(_, letters)| (**letters ^ wanted).count_ones() <= 2 * most)
+            .map(|((name, _), _)| *name)
+            .filter(|name| !matches!(*name, "[]" | "*"))
+    }
+
+    fn in_order(&mut self) {
+        self.children.sort_by_key(|(name, _)| *name);
+        self.letters = self.children.iter().map(|(name, _)| letters(name)).collect();
+        self.children.iter_mut().for_each(|(_, key)| key.in_order());
     }
 
     /// Anything may stand here.
@@ -81,6 +102,17 @@ impl Key {
     }
 }
 
+/// A bit for each letter and digit that stands in `name`, whatever its case; dashes and underlines have none.
+fn letters(name: &str) -> u64 {
+    let bit = |byte: u8| match byte.to_ascii_lowercase() {
+        letter @ b'a'..=b'z' => 1 << (letter - b'a'),
+        digit @ b'0'..=b'9' => 1 << (26 + digit - b'0'),
+        b'-' | b'_' => 0,
+        _ => 1 << 36,
+    };
+    name.bytes().fold(0, |bits, byte| bits | bit(byte))
+}
+
 /// The root: its keys are the top-level keys of a cloud-config.
 pub fn root() -> &'static Key {
     static ROOT: OnceLock<Key> = OnceLock::new();
@@ -90,6 +122,7 @@ pub fn root() -> &'static Key {
             .lines()
             .filter(|line| !line.starts_with('#'))
             .for_each(|line| add(&mut root, line));
+        root.in_order();
         root
     })
 }

@@ -2,7 +2,7 @@
 
 use super::shell::{self, Simple};
 use super::units::{self, Units, comes_after_runcmd, full_name};
-use super::waiting::{self, Scripts};
+use super::waiting::{self, Followed, Scripts};
 use super::{Context, credentials, is_null, misread, quoted_cure, secrets};
 use crate::version::{Version, Versions};
 use crate::yaml::{Node, Value};
@@ -33,6 +33,7 @@ pub(super) struct World<'a> {
 }
 
 pub(super) fn check(root: &Node, world: &World<'_>, context: &Context, findings: &mut Vec<Finding>) {
+    let mut followed = Followed::new();
     for list in ["bootcmd", "runcmd"] {
         let Some(node) = root.get(list) else { continue };
         match &node.value {
@@ -40,7 +41,7 @@ pub(super) fn check(root: &Node, world: &World<'_>, context: &Context, findings:
                 for (index, item) in items.iter().enumerate() {
                     let entry = Entry { list, number: index + 1, item };
                     shape(&entry, context, findings);
-                    judge(&entry, &commands_of(item), world, findings);
+                    judge(&entry, &commands_of(item), world, &mut followed, findings);
                 }
             }
             _ if is_null(node) => {
@@ -69,7 +70,13 @@ pub(super) fn commands_of(item: &Node) -> Vec<Simple> {
     }
 }
 
-fn judge(entry: &Entry<'_>, commands: &[Simple], world: &World<'_>, findings: &mut Vec<Finding>) {
+fn judge<'a>(
+    entry: &Entry<'_>,
+    commands: &[Simple],
+    world: &World<'a>,
+    followed: &mut Followed<'a>,
+    findings: &mut Vec<Finding>,
+) {
     for command in commands.iter().filter(|command| !command.background) {
         waits(entry, command, world.units, findings);
         harms(entry, command, findings);
@@ -79,7 +86,7 @@ fn judge(entry: &Entry<'_>, commands: &[Simple], world: &World<'_>, findings: &m
     } else {
         loops(entry, commands, findings);
     }
-    for (path, waits) in waiting::in_scripts(commands, world) {
+    for (path, waits) in waiting::in_scripts(commands, world, followed) {
         let what = format!("runs {path}, which {waits}");
         findings.push(entry.error("WaitsForItself", &what, waiting::CURE));
     }

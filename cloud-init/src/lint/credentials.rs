@@ -71,23 +71,25 @@ pub(super) fn check(root: &Node, findings: &mut Vec<Finding>) {
     for (key, value) in root.pairs().unwrap_or_default() {
         let name = key.text().unwrap_or_default();
         if !ELSEWHERE.contains(&name) {
-            walk(name, name, value, findings);
+            walk(name, names_one(name), value, findings);
         }
     }
 }
 
-fn walk(path: &str, name: &str, node: &Node, findings: &mut Vec<Finding>) {
+/// `secret` says whether the key that it stands under names one.
+fn walk(path: &str, secret: bool, node: &Node, findings: &mut Vec<Finding>) {
     match &node.value {
-        Value::Scalar { text, .. } if names_one(name) && secrets::kind_of(text).is_none() && opens(node) => {
+        Value::Scalar { text, .. } if secret && secrets::kind_of(text).is_none() && opens(node) => {
             let message = format!("{path} holds a secret: {WHERE}");
             findings.push(Finding::warn("SecretInUserdata", 0, message, CURE).at(node));
         }
-        Value::Sequence { items, .. } => items.iter().for_each(|item| walk(path, name, item, findings)),
+        Value::Sequence { items, .. } => items.iter().for_each(|item| walk(path, secret, item, findings)),
         Value::Mapping { pairs, .. } => {
             for (key, value) in pairs {
                 let name = key.text().unwrap_or_default();
-                if names_one(name) || !matches!(value.value, Value::Scalar { .. }) {
-                    walk(&format!("{path}.{name}"), name, value, findings);
+                let secret = names_one(name);
+                if secret || !matches!(value.value, Value::Scalar { .. }) {
+                    walk(&format!("{path}.{name}"), secret, value, findings);
                 }
             }
         }

@@ -60,18 +60,21 @@ pub(super) fn check(root: &Node, context: &Context, findings: &mut Vec<Finding>)
 /// A slip of a known key is surely meant; another name may be another reader's.
 fn unknown_top_level(name: &str, key: &Node) -> Finding {
     let message = format!("{name:?} is no key that cloud-init knows; it is ignored");
-    match nearest(name, schema::root().names()) {
+    match nearest(name, schema::root().names_like(name, MOST_CHANGES)) {
         Some(near) => Finding::error("UnknownTopLevelKey", 0, message, format!("{near}:")).at(key),
         None => Finding::warn("UnknownTopLevelKey", 0, message, "delete it, or correct its name").at(key),
     }
 }
+
+/// Changes of letters that are a slip; more are another name.
+const MOST_CHANGES: u32 = 2;
 
 /// The name that `name` is a slip of, if there is one within two changes.
 fn nearest(name: &str, known: impl Iterator<Item = &'static str>) -> Option<&'static str> {
     let squeezed = |s: &str| s.to_ascii_lowercase().replace(['-', '_'], "");
     let wanted = squeezed(name);
     // Of short names everything is within two changes.
-    let most = if name.len() < 5 { 1 } else { 2 };
+    let most = if name.len() < 5 { 1 } else { MOST_CHANGES as usize };
     // Dashes and underlines left out, names of one meaning differ in length by a few.
     let alike = |key: &&str| key.len().abs_diff(name.len()) <= most + 3;
     known
@@ -176,7 +179,7 @@ fn walk(path: &str, known: &Key, node: &Node, context: &Context, findings: &mut 
 /// B23: a key that is ignored where it stands.
 fn unknown(path: &str, name: &str, parent: &Key, key: &Node) -> Finding {
     let message = format!("{path} is no key that cloud-init knows; it is ignored");
-    if let Some(near) = nearest(name, parent.names()) {
+    if let Some(near) = nearest(name, parent.names_like(name, MOST_CHANGES)) {
         return Finding::error("UnknownKey", 0, message, format!("{near}:")).at(key);
     }
     if schema::root().names().any(|known| known == name) {

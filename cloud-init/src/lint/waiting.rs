@@ -81,32 +81,61 @@ fn until_the_end(condition: &Simple, next: Option<&Simple>) -> bool {
     status && ((seeks("done") && sought) || ((seeks("running") || seeks("not ")) && !sought))
 }
 
+/// What scripts do that wait, by path and by how deep they are followed: each is read once, however often it is run.
+pub(super) type Followed<'a> = BTreeMap<(&'a str, usize), Vec<(&'a str, String)>>;
+
 /// Scripts that the commands run and that wait, each with what it does.
-pub(super) fn in_scripts<'a>(commands: &[Simple], world: &World<'a>) -> Vec<(&'a str, String)> {
+pub(super) fn in_scripts<'a>(
+    commands: &[Simple],
+    world: &World<'a>,
+    followed: &mut Followed<'a>,
+) -> Vec<(&'a str, String)> {
     let mut found = Vec::new();
-    follow(commands, world, MAX_DEPTH, &mut found);
+    follow(commands, world, MAX_DEPTH, followed, &mut found);
     found.dedup();
     found
 }
 
-fn follow<'a>(commands: &[Simple], world: &World<'a>, depth: usize, found: &mut Vec<(&'a str, String)>) {
+fn follow<'a>(
+    commands: &[Simple],
+    world: &World<'a>,
+    depth: usize,
+    followed: &mut Followed<'a>,
+    found: &mut Vec<(&'a str, String)>,
+) {
     for command in commands.iter().filter(|command| !command.background && depth > 0) {
         let Some((path, text)) = run_by(command, world.scripts) else { continue };
-        // Most scripts say none of the words.
-        if !["cloud", "systemctl", "service", "/"].iter().any(|word| text.contains(word)) {
+        if let Some(known) = followed.get(&(path, depth)) {
+            found.extend(known.iter().filter(|waits| !found.contains(waits)).cloned().collect::<Vec<_>>());
             continue;
         }
-        let inner = shell::of_text(text);
-        let first = inner.iter().filter(|command| !command.background).find_map(|command| {
-            let start =
-                started(command).into_iter().find_map(|unit| never_starts(&full_name(unit), world.units));
-            for_cloud_init(command).map(str::to_owned).or(start)
-        });
-        let first = first.or_else(|| for_the_end(&inner).then(|| LOOP.to_owned()));
-        match first {
-            Some(what) => found.push((path, what)),
-            None => follow(&inner, world, depth - 1, found),
-        }
+        let mut inner = Vec::new();
+        script(path, text, world, depth, followed, &mut inner);
+        found.extend(inner.iter().filter(|waits| !found.contains(waits)).cloned().collect::<Vec<_>>());
+        followed.insert((path, depth), inner);
+    }
+}
+
+fn script<'a>(
+    path: &'a str,
+    text: &str,
+    world: &World<'a>,
+    depth: usize,
+    followed: &mut Followed<'a>,
+    found: &mut Vec<(&'a str, String)>,
+) {
+    // Most scripts say none of the words.
+    if !["cloud", "systemctl", "service", "/"].iter().any(|word| text.contains(word)) {
+        return;
+    }
+    let inner = shell::of_text(text);
+    let first = inner.iter().filter(|command| !command.background).find_map(|command| {
+        let start = started(command).into_iter().find_map(|unit| never_starts(&full_name(unit), world.units));
+        for_cloud_init(command).map(str::to_owned).or(start)
+    });
+    match first.or_else(|| for_the_end(&inner).then(|| LOOP.to_owned())) {
+        Some(what) => found.push((path, what)),
+        None => follow(&inner, world, depth - 1, followed, found),
     }
 }
 

@@ -151,3 +151,54 @@ fn what_is_rendered_holds_the_token_once_and_for_root_alone() {
     let network = home.run(["userdata", "render", "--format", "network", "--mac", "52:54:00:00:00:01"]);
     assert!(network.with_code(0).out.starts_with("version: 2\nethernets:\n"));
 }
+
+const KEY: &str = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmDMEZ0AAABYJKwYBBAHaRw8BAQdA\n=AbCd\n-----END PGP PUBLIC KEY BLOCK-----\n";
+
+/// Every form that `render` has, for what `merge` makes.
+#[test]
+fn what_is_merged_has_every_form() {
+    let home = Home::new();
+    let merge = |more: &[&str]| {
+        home.run_with_input(
+            ["userdata", "merge", "-", "--profile", "k3s-server"].iter().chain(more),
+            TC01.as_bytes(),
+        )
+    };
+    let plain = merge(&[]).with_code(0).out;
+    let encoded = merge(&["--format", "base64"]).with_code(0).out;
+    let pool = merge(&["--format", "rancher-machine-pool", "--name", "pool1"]).with_code(0).out;
+    assert!(pool.contains("\n  name: pool1\n  namespace: fleet-default\n"), "{pool}");
+    assert!(pool.contains(&format!("\nuserData: {}\n", encoded.trim_end())), "{pool}");
+    let secret = merge(&["--format", "secret", "--mac", "52:54:00:00:00:01"]).with_code(0).out;
+    assert!(secret.contains(&format!("\n  userdata: {}\n  networkdata: ", encoded.trim_end())), "{secret}");
+    let terraform = merge(&["--format", "terraform", "--name", "k3s"]).with_code(0).out;
+    assert!(terraform.contains(&format!("k3s_userdata = <<USERDATA\n{plain}USERDATA\n")), "{terraform}");
+    merge(&["--format", "network", "--mac", "52:54:00:00:00:01"]).with_code(64).says(&["`render`"]);
+    merge(&["--mac", "52:54:00:00:00:01"]).with_code(64).says(&["network data"]);
+    merge(&["--format", "secret", "--name", "A"]).with_code(64).says(&["--name"]);
+    merge(&["--coordinator", "https://c.example", "--token-file", "-"])
+        .with_code(64)
+        .says(&["standard input"]);
+}
+
+#[test]
+fn a_repository_needs_its_key() {
+    let home = Home::new();
+    let file = home.path().join("outrider.asc");
+    std::fs::write(&file, KEY).unwrap();
+    let render =
+        |more: &[&str]| home.run(["userdata", "render", "--profile", "k3s-server"].iter().chain(more));
+    let key = file.to_str().unwrap();
+    let good = ["--agent", "package", "--repo", "http://packages.example/outrider"];
+    let with = |more: &[&str]| render(&[&good[..], more].concat());
+    let text = with(&["--repo-key", key]).with_code(0).out;
+    assert!(text.contains("\n      mDMEZ0AAABYJKwYBBAHaRw8BAQdA\n"), "{text}");
+    let by_url = format!("https://packages.example/outrider.asc#{}", "ab".repeat(32));
+    assert!(!with(&["--repo-key", &by_url]).with_code(0).out.contains("PGP"));
+    with(&[]).with_code(64).says(&["--repo-key"]);
+    with(&["--repo-key", "https://packages.example/outrider.asc"]).with_code(64).says(&["#SHA256"]);
+    with(&["--repo-key", "/no/such/key"]).with_code(1).says(&["/no/such/key"]);
+    std::fs::write(&file, b"\x99\x01\x0d\xff").unwrap();
+    with(&["--repo-key", key]).with_code(64).says(&["gpg --enarmor"]);
+    render(&["--repo", "http://a", "--repo-key", key]).with_code(64).says(&["--repo"]);
+}
