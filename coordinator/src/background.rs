@@ -41,7 +41,7 @@ pub(crate) fn spawn(app: &Arc<App>, keep_history: Duration, progress: watch::Sen
     tasks.spawn(tend(app.clone(), keep_history));
     tasks.spawn(app.registrar.clone().run());
     if let Some(harvester) = &app.harvester {
-        for resource in harvester::Resource::ALL {
+        for resource in harvester.resources() {
             tasks.spawn(harvester::read(harvester.clone(), resource));
         }
         tasks.spawn(harvester::keep(harvester.clone(), app.fleet.clone(), app.registrar.clone()));
@@ -77,21 +77,17 @@ async fn save(app: Arc<App>) {
     }
 }
 
-/// Writes the latches of machines; false when some wait again.
+/// Writes what is remembered of machines and pools; false when some wait again.
 async fn save_machines(app: &App) -> bool {
     let Some(harvester) = &app.harvester else { return true };
     let mut is_saved = true;
-    for (name, latches) in harvester.take_unsaved() {
-        let key = format!("{}{name}", harvester::MACHINES);
-        let written = match &latches {
-            Some(latches) => {
-                let document = serde_json::to_vec(latches).unwrap_or_default();
-                app.store.put(&key, document.into(), Expect::Any).await.map(drop)
-            }
+    for (key, document) in harvester.take_unsaved() {
+        let written = match &document {
+            Some(document) => app.store.put(&key, document.clone().into(), Expect::Any).await.map(drop),
             None => app.store.delete(&key, Expect::Any).await,
         };
         if written.is_err() {
-            harvester.put_back(name, latches);
+            harvester.put_back(key, document);
             is_saved = false;
         }
     }

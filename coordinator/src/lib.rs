@@ -25,7 +25,7 @@ mod service;
 pub mod store;
 
 pub use api::{Beat, Listing, Selector, SelectorError, openapi};
-pub use harvester::HarvesterOptions;
+pub use harvester::{HarvesterOptions, RancherOptions};
 pub use options::{DEFAULT_PORT, INSTALL_DIR, Options, StartError};
 pub use server::{BindError, Limits, Rate};
 pub use service::{Coordinator, ENDPOINT_FILE, OPERATOR_TOKEN_FILE, refuse_lost_database, start, start_on};

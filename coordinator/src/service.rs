@@ -8,9 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use outrider_protocol::{
-    CoordinatorView, Latch as NodeLatch, NodeView, Status, Timestamp, TokenRequest, TokenView,
-};
+use outrider_protocol::{CoordinatorView, NodeView, Status, Timestamp, TokenRequest, TokenView};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -21,7 +19,7 @@ use crate::enrol::{EnrolError, Registrar, Settings};
 use crate::feed::Feed;
 use crate::fleet::saver::{CLUSTERS, STATES, SavedNode};
 use crate::fleet::{Clock, Fleet};
-use crate::harvester::{Harvester, MACHINES};
+use crate::harvester::{Harvester, Left, MACHINES, POOLS};
 use crate::install::Catalogue;
 use crate::latches::{Latch, Latches};
 use crate::measured::Measured;
@@ -159,7 +157,7 @@ async fn assemble<S: Store + History>(
     load(&fleet, &*store, &*history, &registrar).await?;
     latches.clear(Latch::Fleet);
     let harvester = match options.harvester {
-        Some(harvester) => Some(Harvester::new(harvester, stored_machines(&*store).await?)),
+        Some(harvester) => Some(Harvester::new(harvester, left_machines(&*store).await?)),
         None => None,
     };
     if let Some(harvester) = &harvester {
@@ -333,15 +331,20 @@ async fn open_store(state_dir: &Path) -> Result<Arc<SqliteStore>, StartError> {
     Ok(Arc::new(opened.store))
 }
 
-/// Latches of machines as they were last written, by `namespace/name`.
-async fn stored_machines(store: &dyn Store) -> Result<BTreeMap<Arc<str>, Vec<NodeLatch>>, StartError> {
-    let (entries, _) = list_all(store, MACHINES).await?;
-    let read = |entry: &crate::store::Entry| {
-        let name = entry.key.strip_prefix(MACHINES)?.into();
-        // One that cannot be read is judged anew.
-        Some((name, serde_json::from_slice(&entry.value).ok()?))
-    };
-    Ok(entries.iter().filter_map(read).collect())
+/// What is remembered of machines and pools, as it was last written.
+async fn left_machines(store: &dyn Store) -> Result<Left, StartError> {
+    // One that cannot be read is judged anew.
+    async fn read<K: for<'a> From<&'a str> + Ord, T: serde::de::DeserializeOwned>(
+        store: &dyn Store,
+        below: &str,
+    ) -> Result<BTreeMap<K, T>, StartError> {
+        let (entries, _) = list_all(store, below).await?;
+        let one = |entry: &crate::store::Entry| {
+            Some((entry.key.strip_prefix(below)?.into(), serde_json::from_slice(&entry.value).ok()?))
+        };
+        Ok(entries.iter().filter_map(one).collect())
+    }
+    Ok(Left { machines: read(store, MACHINES).await?, pools: read(store, POOLS).await? })
 }
 
 /// Reads the fleet as it was when it was last written.
@@ -368,7 +371,7 @@ async fn load(
     let (clusters, _) = list_all(store, CLUSTERS).await?;
     for entry in clusters {
         let Some(name) = entry.key.strip_prefix(CLUSTERS) else { continue };
-        match serde_json::from_slice::<Vec<NodeLatch>>(&entry.value) {
+        match serde_json::from_slice::<Vec<outrider_protocol::Latch>>(&entry.value) {
             Ok(latches) => fleet.found(name).restore(latches),
             Err(e) => log::warn!("{} cannot be read and is judged anew: {e}", entry.key),
         }

@@ -401,6 +401,9 @@ pub(crate) enum Kind {
     /// Virtual machines of Harvester, and which node each is
     #[value(alias = "machine", alias = "vms")]
     Machines,
+    /// Node pools of guest clusters at Harvester: wanted, present, being replaced
+    #[value(alias = "pool")]
+    Pools,
 }
 
 /// What `describe` shows.

@@ -172,6 +172,12 @@ open_enum! {
         MachineIdentified = "MachineIdentified",
         /// Harvester reaches the guest agent and shows an address.
         GuestAgentConnected = "GuestAgentConnected",
+        /// The coordinator reads the node pools that Rancher wants.
+        RancherReadable = "RancherReadable",
+        /// As many machines of a node pool as Rancher wants are there and report.
+        PoolComplete = "PoolComplete",
+        /// Machines of a node pool stay, once they are made.
+        PoolStable = "PoolStable",
     }
 }
 

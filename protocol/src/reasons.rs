@@ -193,6 +193,22 @@ reason_codes! {
         "Harvester does not reach the guest agent any more.";
     GuestAgentNoAddress = "GuestAgentNoAddress", Info..=Error, "49b7ceb3784f4ca8aa47e756f4d7f23c",
         "Harvester reaches the guest agent and shows no address that can be used.";
+    RancherRead = "RancherRead", Ok..=Ok, "ca47e529dc5d479488a79d678e760860",
+        "The node pools that Rancher wants are read.";
+    PoolFull = "PoolFull", Ok..=Ok, "f06cb25ccfcb444a885fc8be44ba6f65",
+        "A node pool has as many machines as Rancher wants, and all of them report.";
+    PoolShort = "PoolShort", Info..=Error, "485e1394d0414c169f5bcf243eb1a0ec",
+        "Fewer machines of a node pool are there, or report, than Rancher wants.";
+    PoolSurplus = "PoolSurplus", Info..=Info, "84d71816920c461d8bb726b9d37075f3",
+        "A node pool has more machines than Rancher wants, as in a roll-out.";
+    PoolWantedUnknown = "PoolWantedUnknown", Info..=Info, "7583137179504807830896e5c4a641b2",
+        "How many machines Rancher wants of a node pool is not known.";
+    PoolSteady = "PoolSteady", Ok..=Ok, "ddd570bcf66443e8ab6becd46216233f",
+        "No machine of the node pool was replaced lately.";
+    PoolRolling = "PoolRolling", Info..=Info, "747e54766d184aa3995eb1ab94c69396",
+        "Machines of the node pool were replaced within the last hour.";
+    PoolReplacedInVain = "PoolReplacedInVain", Warn..=Warn, "18abb4e33cb047e5a793ad017889268b",
+        "Machines of the node pool are deleted before they ever report, and made again.";
     EtcdMemberAnswers = "EtcdMemberAnswers", Ok..=Ok, "41a555ffcff0582181eab6a89dd6e315",
         "The local etcd member answers a linearizable read.";
     EtcdMemberIsLearner = "EtcdMemberIsLearner", Info..=Info, "ff465b64f33759fa9329c7c588018a6c",

@@ -29,6 +29,7 @@ pub fn documents() -> Vec<NamedSchema> {
         of::<crate::List<crate::NodeView>>("NodeList"),
         of::<crate::ClusterView>("Cluster"),
         of::<crate::MachineView>("Machine"),
+        of::<crate::PoolView>("Pool"),
         of::<crate::CoordinatorView>("Coordinator"),
         of::<crate::InstallIndex>("InstallIndex"),
         of::<crate::Fleet>("Fleet"),

@@ -47,6 +47,7 @@ const KINDS: &[(&str, RoundTrip)] = &[
     ("NodeList", round_trip::<p::List<p::NodeView>>),
     ("Cluster", round_trip::<p::ClusterView>),
     ("Machine", round_trip::<p::MachineView>),
+    ("Pool", round_trip::<p::PoolView>),
     ("Coordinator", round_trip::<p::CoordinatorView>),
     ("Fleet", round_trip::<p::Fleet>),
     ("Token", round_trip::<p::TokenView>),

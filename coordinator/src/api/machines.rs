@@ -8,13 +8,13 @@ use axum::extract::{Query, State};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{StatusCode, Uri};
-use outrider_protocol::{List, MachineView, TypeMeta};
+use outrider_protocol::{List, MachineView, PoolView, TypeMeta};
 use serde::Deserialize;
 
 use super::error::{Answer, Failure};
 use super::nodes::{decode_continue, page_size};
 use crate::app::App;
-use crate::harvester::Readable;
+use crate::harvester::{Harvester, Readable};
 
 /// Query of `GET /v1/machines`.
 #[derive(Debug, Deserialize)]
@@ -29,6 +29,27 @@ pub(super) async fn list(State(app): State<Arc<App>>, uri: Uri) -> Answer<Json<L
     let Query(query) = Query::<ListQuery>::try_from_uri(&uri)
         .map_err(|e| super::not_understood(e.status(), &e.body_text()))?;
     let (limit, after) = (page_size(query.limit)?, decode_continue(&query.continue_token)?);
+    let harvester = readable(&app)?;
+    let revision = app.fleet.position();
+    let mut items = harvester.machines_after(&after, limit + 1);
+    let mut continue_token = String::new();
+    if items.len() > limit {
+        items.truncate(limit);
+        let last = items.last().map(|machine| format!("{}/{}", machine.namespace, machine.name));
+        continue_token = URL_SAFE_NO_PAD.encode(last.unwrap_or_default());
+    }
+    Ok(Json(List { meta: TypeMeta::new("MachineList"), revision, continue_token, items }))
+}
+
+/// Every pool by cluster and name. Where no machine could be read yet that is an error, not an empty list.
+pub(super) async fn pools(State(app): State<Arc<App>>) -> Answer<Json<List<PoolView>>> {
+    let harvester = readable(&app)?;
+    let (revision, items) = (app.fleet.position(), harvester.pools());
+    Ok(Json(List { meta: TypeMeta::new("PoolList"), revision, continue_token: String::new(), items }))
+}
+
+/// Harvester, once it was read to its end.
+fn readable(app: &App) -> Answer<&Harvester> {
     let Some(harvester) = &app.harvester else {
         return Err(Failure::new(
             StatusCode::NOT_FOUND,
@@ -46,13 +67,5 @@ pub(super) async fn list(State(app): State<Arc<App>>, uri: Uri) -> Answer<Json<L
         )
         .retry_after(Duration::from_secs(5)));
     }
-    let revision = app.fleet.position();
-    let mut items = harvester.machines_after(&after, limit + 1);
-    let mut continue_token = String::new();
-    if items.len() > limit {
-        items.truncate(limit);
-        let last = items.last().map(|machine| format!("{}/{}", machine.namespace, machine.name));
-        continue_token = URL_SAFE_NO_PAD.encode(last.unwrap_or_default());
-    }
-    Ok(Json(List { meta: TypeMeta::new("MachineList"), revision, continue_token, items }))
+    Ok(harvester)
 }

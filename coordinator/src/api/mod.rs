@@ -84,6 +84,7 @@ fn handler(route: Route) -> MethodRouter<Arc<App>> {
         Route::ListClusters => get(nodes::clusters),
         Route::GetCluster => get(nodes::cluster),
         Route::ListMachines => get(machines::list),
+        Route::ListPools => get(machines::pools),
         Route::ListEvents => get(events::list),
         Route::ListTokens => get(operators::tokens),
         Route::CreateToken => post(operators::create_token),

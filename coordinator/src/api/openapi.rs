@@ -3,8 +3,8 @@
 use http::header;
 use outrider_protocol::{
     ApiError, ClusterView, CoordinatorView, EnrollRequest, EnrollResponse, EventView, Heartbeat,
-    InstallIndex, List, MachineView, NodeConfig, NodeLabels, NodeReport, NodeView, Peers, RenewRequest,
-    ReportAck, RootView, TokenRequest, TokenView,
+    InstallIndex, List, MachineView, NodeConfig, NodeLabels, NodeReport, NodeView, Peers, PoolView,
+    RenewRequest, ReportAck, RootView, TokenRequest, TokenView,
 };
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -128,6 +128,7 @@ fn schema(name: &str, schemas: &mut SchemaGenerator) -> Option<Schema> {
         "ClusterView" => reference::<ClusterView>,
         "ClusterList" => reference::<List<ClusterView>>,
         "MachineList" => reference::<List<MachineView>>,
+        "PoolList" => reference::<List<PoolView>>,
         "EventList" => reference::<List<EventView>>,
         "TokenView" => reference::<TokenView>,
         "TokenList" => reference::<List<TokenView>>,

@@ -155,6 +155,10 @@ endpoints! {
     ListMachines = GET "/v1/machines", Operator, [LIMIT, CONTINUE], Empty => [
         (200, Json("MachineList"), "A page of machines, as they were last read.")
     ];
+    /// Node pools of guest clusters at Harvester, by cluster and name.
+    ListPools = GET "/v1/pools", Operator, [], Empty => [
+        (200, Json("PoolList"), "Every pool, as its machines were last read.")
+    ];
     /// Transitions of all nodes and clusters.
     ListEvents = GET "/v1/events", Operator, [AFTER, LIMIT], Empty => [
         (200, Json("EventList"), "Events, oldest first.")

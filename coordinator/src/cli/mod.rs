@@ -122,6 +122,18 @@ struct ServeArgs {
         requires = "harvester_kubeconfig"
     )]
     harvester_clusters: Vec<String>,
+    /// Kubeconfig of the cluster that Rancher runs in: how many machines it wants of each node pool; it is only read.
+    #[arg(long, value_name = "FILE", env = "OUTRIDER_RANCHER_KUBECONFIG", requires = "harvester_kubeconfig")]
+    rancher_kubeconfig: Option<PathBuf>,
+    /// Namespace of Rancher's clusters.provisioning.cattle.io.
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        env = "OUTRIDER_RANCHER_NAMESPACE",
+        default_value = "fleet-default",
+        requires = "rancher_kubeconfig"
+    )]
+    rancher_namespace: String,
     /// Most connections at once [default: as many as files may be open, less a reserve].
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     max_connections: usize,

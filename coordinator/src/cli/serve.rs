@@ -4,7 +4,9 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use outrider_coordinator::{Coordinator, DEFAULT_PORT, HarvesterOptions, Limits, Options, start};
+use outrider_coordinator::{
+    Coordinator, DEFAULT_PORT, HarvesterOptions, Limits, Options, RancherOptions, start,
+};
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -20,6 +22,8 @@ const HANGS_AFTER: Duration = Duration::from_secs(15);
 pub(super) async fn run(args: ServeArgs, state_dir: PathBuf) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
     let listen = if args.listen.is_empty() { vec![everywhere()] } else { args.listen };
+    let namespace = args.rancher_namespace;
+    let rancher = args.rancher_kubeconfig.map(|kubeconfig| RancherOptions { kubeconfig, namespace });
     let options = Options {
         listen,
         state_dir,
@@ -34,6 +38,7 @@ pub(super) async fn run(args: ServeArgs, state_dir: PathBuf) -> anyhow::Result<(
             kubeconfig,
             namespaces: args.harvester_namespaces,
             clusters: args.harvester_clusters,
+            rancher,
         }),
         limits: Limits { connections: args.max_connections, ..Limits::default() },
     };

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use outrider_diagnosis::machines::{Source, SourceState};
 use outrider_protocol::{Latch, Timestamp};
-use outrider_sync::harvester::{AgentConnected, Instance, Mark, Metadata, Vm, VmMarks};
+use outrider_sync::harvester::{AgentConnected, Instance, Mark, Metadata, Vm, VmMarks, WantedPool};
 
 use super::failure::Failure;
 use super::reading::{Item, Resource};
+use super::seen::Seen;
 use super::{Harvester, now};
 
 /// Keys of topology labels, the standard one first: it wins where both are set (`facts/harvester-topology.md`, C9).
@@ -57,6 +58,11 @@ pub(super) struct Memory {
 impl Entry {
     fn any(&self) -> Option<&Vm> {
         self.vm.as_ref().or(self.running.as_ref())
+    }
+
+    /// What its `VirtualMachine` says; `None` where only its instance is known.
+    pub(super) fn object(&self) -> Option<&Vm> {
+        self.vm.as_ref()
     }
 
     /// Guest cluster that it is labelled with.
@@ -136,6 +142,10 @@ pub(super) struct Machine {
     /// The node it is.
     pub(super) node: Option<(Arc<str>, Mark)>,
     pub(super) latches: Vec<Latch>,
+    /// What is remembered of it; `None` while only its instance is known.
+    pub(super) seen: Option<Seen>,
+    /// Whether its node is heard.
+    pub(super) is_heard: bool,
 }
 
 /// All that was read.
@@ -144,11 +154,27 @@ pub(super) struct Inventory {
     /// The server with the namespaces that are read of it, in words; empty before anything was read.
     pub(super) server: String,
     pub(super) machines: BTreeMap<Arc<str>, Entry>,
+    /// Which VMs the list of them holds: what is not on a list of others is not gone.
+    pub(super) scope: Arc<str>,
+    /// Rancher, and what it wants, by `namespace/name` of its clusters; `None` where it is not read at all.
+    rancher: Option<Rancher>,
     hosts: HashMap<Box<str>, Host>,
     progress: HashMap<u8, Progress>,
 }
 
+/// What was read of Rancher's own cluster.
+#[derive(Default)]
+struct Rancher {
+    server: String,
+    wanted: BTreeMap<Box<str>, Vec<WantedPool>>,
+}
+
 impl Inventory {
+    /// One in which what Rancher wants is expected as well, if `with_rancher`.
+    pub(super) fn new(with_rancher: bool) -> Self {
+        Self { rancher: with_rancher.then(Rancher::default), ..Self::default() }
+    }
+
     fn progress(&mut self, resource: Resource) -> &mut Progress {
         self.progress.entry(resource as u8).or_default()
     }
@@ -170,12 +196,32 @@ impl Inventory {
             Item::Host(host) => {
                 self.hosts.insert(host.name.clone(), host);
             }
+            Item::Wanted(key, pools) => {
+                if let Some(rancher) = &mut self.rancher {
+                    rancher.wanted.insert(key, pools);
+                }
+            }
         }
     }
 
     /// How reading goes, a source a resource.
     pub(super) fn sources(&self) -> Vec<Source> {
-        Resource::ALL.into_iter().map(|resource| self.source(resource)).collect()
+        Resource::OF_HARVESTER.into_iter().map(|resource| self.source(resource)).collect()
+    }
+
+    /// How reading Rancher goes, with its server in words; `None` where it is not read.
+    pub(super) fn rancher(&self) -> Option<(&str, Source)> {
+        let server = self.rancher.as_ref()?.server.as_str();
+        Some((if server.is_empty() { "Rancher" } else { server }, self.source(Resource::Clusters)))
+    }
+
+    /// What Rancher wants of node pools, while that is up to date; why it is not known otherwise. `None` where nobody reads it.
+    pub(super) fn wanted(&self) -> Option<Result<Vec<WantedPool>, String>> {
+        let rancher = self.rancher.as_ref()?;
+        Some(match self.is_current_of(Resource::Clusters) {
+            true => Ok(rancher.wanted.values().flatten().cloned().collect()),
+            false => Err("what Rancher wants cannot be read now (RancherReadable)".to_owned()),
+        })
     }
 
     fn source(&self, resource: Resource) -> Source {
@@ -183,6 +229,7 @@ impl Inventory {
             Resource::Vms => self.machines.values().filter(|entry| entry.vm.is_some()).count(),
             Resource::Instances => self.machines.values().filter(|entry| entry.running.is_some()).count(),
             Resource::Hosts => self.hosts.len(),
+            Resource::Clusters => self.rancher.as_ref().map_or(0, |rancher| rancher.wanted.len()),
         };
         let state = match self.progress.get(&(resource as u8)) {
             Some(Progress { failing: Some((failure, since)), last_read, .. }) => SourceState::Failed {
@@ -221,13 +268,19 @@ impl Harvester {
     /// All there is of a resource now; what is not among it is gone.
     pub(super) fn replace(&self, resource: Resource, server: &str, items: Vec<Item>) {
         let mut inventory = self.inventory();
-        if inventory.server != server {
+        if resource != Resource::Clusters && inventory.server != server {
             server.clone_into(&mut inventory.server);
         }
         match resource {
-            Resource::Vms => inventory.machines.values_mut().for_each(|entry| entry.vm = None),
+            Resource::Vms => {
+                inventory.scope = server.into();
+                inventory.machines.values_mut().for_each(|entry| entry.vm = None);
+            }
             Resource::Instances => inventory.machines.values_mut().for_each(|entry| entry.running = None),
             Resource::Hosts => inventory.hosts.clear(),
+            Resource::Clusters => {
+                inventory.rancher = Some(Rancher { server: server.to_owned(), ..Rancher::default() });
+            }
         }
         items.into_iter().for_each(|item| inventory.put(item));
         inventory.machines.retain(|_, entry| entry.any().is_some());
@@ -276,6 +329,11 @@ impl Harvester {
             Item::Instance(vm) => inventory.entry(&key_of(&vm)).running = None,
             Item::Host(host) => {
                 inventory.hosts.remove(&host.name);
+            }
+            Item::Wanted(key, _) => {
+                if let Some(rancher) = &mut inventory.rancher {
+                    rancher.wanted.remove(&key);
+                }
             }
         }
         inventory.machines.retain(|_, entry| entry.any().is_some());

@@ -10,7 +10,9 @@ use outrider_protocol::{Condition, ConditionType, Latch, Status, Timestamp, Tran
 use outrider_sync::harvester::{Identified, Mark, NodeMarks, VmMarks, identify};
 
 use super::inventory::{Entry, Inventory, Machine};
-use super::{Harvester, Judged};
+use super::pools::{self, Key, POOLS};
+use super::seen::{Identity, Seen, StoredMachine};
+use super::{Harvester, Judged, MACHINES};
 use crate::enrol::{Enrolment, Registrar};
 use crate::fleet::{Fleet, Node};
 use crate::store::Origin;
@@ -45,6 +47,7 @@ pub(crate) async fn keep(harvester: Arc<Harvester>, fleet: Arc<Fleet>, registrar
 
 /// A node as it is compared and shown beside a machine. Copied out: no lock of a node is held while machines are judged.
 struct Known {
+    uid: Arc<str>,
     name: Arc<str>,
     cluster: String,
     macs: Vec<String>,
@@ -70,6 +73,7 @@ impl Known {
         let own = |c: &&Condition| c.condition_type == ConditionType::GuestAgentReady && c.subject.is_empty();
         let guest_agent = state.and_then(|state| state.conditions.iter().find(own)).cloned();
         Some(Self {
+            uid: node.uid.clone(),
             name: inner.record.name.as_str().into(),
             cluster: inner.cluster().to_owned(),
             macs: identity.macs.clone(),
@@ -121,6 +125,8 @@ impl Harvester {
         }
         // A VM of another cluster is left alone without a word (`facts/harvester-topology.md`, C3).
         let concerns = |entry: &Entry| entry.cluster().is_empty() || clusters.contains(entry.cluster());
+        // Where others are read than before, what appears was there, and what is missing is not gone.
+        judged.is_same_scope = *judged.known_scope() == *inventory.scope;
         let mut candidates: Vec<(&Arc<str>, &mut Entry)> =
             inventory.machines.iter_mut().filter(|(_, entry)| concerns(entry)).collect();
         candidates.iter_mut().for_each(|(_, entry)| entry.note(now));
@@ -137,11 +143,17 @@ impl Harvester {
                 continue;
             }
             let standing = standing(identified, &nodes, &candidates);
-            let machine = judged.judge_machine(key, entry, standing, fleet, now);
+            let node = match identified {
+                Identified::Is { node, .. } => nodes.get(*node),
+                _ => None,
+            };
+            let seen = judged.remember(key, entry, node, now);
+            let machine = judged.judge_machine(key, entry, standing, seen, fleet, now);
             machines.insert((*key).clone(), machine);
         }
         judged.ignored = inventory.machines.len().saturating_sub(machines.len());
-        judged.settle(machines, fleet, now);
+        judged.settle(machines, &inventory, fleet, now);
+        judged.judge_pools(&inventory, &clusters, fleet, now);
     }
 }
 
@@ -183,7 +195,11 @@ impl Judged {
     fn judge_source(&mut self, inventory: &Inventory, fleet: &Fleet, now: Timestamp) {
         let server = if inventory.server.is_empty() { "Harvester" } else { inventory.server.as_str() };
         let finding = machines::judge_source(server, &inventory.sources(), now);
-        let judgement = Judgement { findings: vec![finding], ..Judgement::default() };
+        let mut findings = vec![finding];
+        if let Some((server, source)) = inventory.rancher() {
+            findings.push(machines::judge_rancher(server, &source, now));
+        }
+        let judgement = Judgement { findings, ..Judgement::default() };
         let latched = latch(&self.source, &judgement, now);
         self.source = latched.latches;
         for transition in latched.transitions {
@@ -197,14 +213,18 @@ impl Judged {
         key: &Arc<str>,
         entry: &Entry,
         node: Standing<'_>,
+        seen: Option<Seen>,
         fleet: &Fleet,
         now: Timestamp,
     ) -> Arc<Machine> {
         let known = self.machines.get(key).map(|machine| machine.latches.as_slice());
-        let before: &[Latch] = known.or_else(|| self.stored.get(key).map(Vec::as_slice)).unwrap_or_default();
+        let stored = || self.stored.get(key).map(|stored| stored.latches.as_slice());
+        let before: &[Latch] = known.or_else(stored).unwrap_or_default();
         let vm = entry.joined().unwrap_or_default();
         let memory = &entry.memory;
         let shown = memory.addresses_lost.map(|at| (memory.addresses.as_slice(), at));
+        let is_heard = matches!(&node, Standing::Is(node, _)
+            if !node.is_pending && node.last_seen.is_some() && node.heard == Status::True);
         let is = match &node {
             Standing::Is(node, by) => Some((node.name.into(), *by)),
             _ => None,
@@ -218,44 +238,144 @@ impl Judged {
             had_first_ipv4: memory.had_first_ipv4,
         };
         let latched = latch(before, &machines::judge(&machine, now), now);
-        if !latched.transitions.is_empty() {
-            self.unsaved.insert(key.clone(), Some(latched.latches.clone()));
+        if !latched.transitions.is_empty() || self.remembered(key) != seen.as_ref() {
+            let (latches, scope) = (latched.latches.clone(), self.scope.clone());
+            self.store(format!("{MACHINES}{key}"), &StoredMachine { latches, scope, seen: seen.clone() });
         }
         for transition in latched.transitions {
             announce(fleet, key, transition);
         }
-        Arc::new(Machine { node: is, latches: latched.latches })
+        Arc::new(Machine { node: is, latches: latched.latches, seen, is_heard })
+    }
+
+    /// Which VMs were read when those that are known were seen.
+    fn known_scope(&self) -> &str {
+        match self.stored.values().next() {
+            Some(stored) if !self.is_judged => &stored.scope,
+            _ => &self.scope,
+        }
+    }
+
+    /// What was remembered of a machine so far.
+    fn remembered(&self, key: &str) -> Option<&Seen> {
+        match self.machines.get(key) {
+            Some(machine) => machine.seen.as_ref(),
+            None => self.stored.get(key)?.seen.as_ref(),
+        }
+    }
+
+    fn remember(&self, key: &str, entry: &Entry, node: Option<&Known>, now: Timestamp) -> Option<Seen> {
+        let appeared = self.is_same_scope.then_some(now);
+        let node = node.map(|node| Identity { uid: &node.uid, reported: node.last_seen.is_some() });
+        Seen::of(entry, self.remembered(key), appeared, node, now)
     }
 
     /// Takes over the machines there are now; those that are gone are told.
-    fn settle(&mut self, machines: BTreeMap<Arc<str>, Arc<Machine>>, fleet: &Fleet, now: Timestamp) {
+    fn settle(
+        &mut self,
+        machines: BTreeMap<Arc<str>, Arc<Machine>>,
+        inventory: &Inventory,
+        fleet: &Fleet,
+        now: Timestamp,
+    ) {
         self.is_judged = true;
         let before = std::mem::replace(&mut self.machines, machines);
         // Of an earlier run, whatever is not there any more is gone as well.
         let stored = std::mem::take(&mut self.stored);
-        let known = before.into_iter().map(|(key, machine)| (key, machine.latches.clone()));
-        for (key, latches) in
-            known.chain(stored).filter(|(key, _)| !self.machines.contains_key(key)).collect::<Vec<_>>()
-        {
-            self.unsaved.insert(key.clone(), None);
+        let of_stored = stored.into_iter().map(|(key, stored)| (key, stored.latches, stored.seen));
+        let known =
+            before.into_iter().map(|(key, machine)| (key, machine.latches.clone(), machine.seen.clone()));
+        let known: Vec<(Arc<str>, Vec<Latch>, Option<Seen>)> = known.chain(of_stored).collect();
+        for (key, _, seen) in &known {
+            if let Some(seen) =
+                seen.as_ref().filter(|seen| self.is_same_scope && seen.is_gone(key, inventory))
+            {
+                self.depart(key, seen, true, now);
+            }
+        }
+        let known = known.into_iter().map(|(key, latches, _)| (key, latches));
+        for (key, latches) in known.filter(|(key, _)| !self.machines.contains_key(key)).collect::<Vec<_>>() {
+            self.unsaved.insert(format!("{MACHINES}{key}"), None);
             let reporting =
                 latches.into_iter().find(|l| l.condition.condition_type == ConditionType::MachineReporting);
             if let Some(latch) = reporting {
-                let previous_status = Some(latch.condition.status);
-                let previous_reason = Some(latch.condition.reason.clone());
-                let condition = latch.condition;
-                let gone = Transition {
-                    at: now,
-                    condition,
-                    previous_status,
-                    previous_reason,
-                    removed: true,
-                    merged: 0,
-                };
-                announce(fleet, &key, gone);
+                announce(fleet, &key, removed(latch, now));
+            }
+        }
+        self.scope.clone_from(&inventory.scope);
+        let machines: Vec<_> = self.machines.iter().map(|(key, m)| (key.clone(), m.clone())).collect();
+        for (key, machine) in machines {
+            let Some(seen) = &machine.seen else { continue };
+            if seen.leaving == Some(now) {
+                self.depart(&key, seen, false, now);
+            }
+        }
+        let machines: Vec<_> = self.machines.iter().map(|(key, m)| (key.clone(), m.clone())).collect();
+        for (key, machine) in machines {
+            let Some(seen) = machine.seen.as_ref().filter(|seen| seen.appeared == Some(now)) else {
+                continue;
+            };
+            if let Some(pool) = self.pools.get_mut(&(seen.cluster.to_string(), seen.pool.to_string())) {
+                pool.appear(&key);
             }
         }
     }
+
+    /// A machine goes, or is gone.
+    fn depart(&mut self, key: &str, seen: &Seen, is_gone: bool, now: Timestamp) {
+        if seen.cluster.is_empty() || seen.pool.is_empty() {
+            return;
+        }
+        let of = (seen.cluster.to_string(), seen.pool.to_string());
+        let pool = self.pools.entry(of.clone()).or_default();
+        pool.depart(key, seen, is_gone, now);
+        let pool = pool.clone();
+        self.store(format!("{POOLS}{}/{}", of.0, of.1), &pool);
+    }
+
+    fn judge_pools(
+        &mut self,
+        inventory: &Inventory,
+        clusters: &BTreeSet<String>,
+        fleet: &Fleet,
+        now: Timestamp,
+    ) {
+        let mut pools = std::mem::take(&mut self.pools);
+        let changes = pools::judge(&mut pools, &self.machines, inventory, clusters, now);
+        self.pools = pools;
+        for key in changes.stored {
+            if let Some(pool) = self.pools.get(&key).cloned() {
+                self.store(format!("{POOLS}{}/{}", key.0, key.1), &pool);
+            }
+        }
+        for (key, transition) in changes.transitions {
+            announce_pool(fleet, &key, transition);
+        }
+        for (key, pool) in changes.ended {
+            self.unsaved.insert(format!("{POOLS}{}/{}", key.0, key.1), None);
+            for latch in pool.latches() {
+                announce_pool(fleet, &key, removed(latch, now));
+            }
+        }
+    }
+}
+
+/// The end of a condition whose subject is no more.
+fn removed(latch: Latch, now: Timestamp) -> Transition {
+    let condition = latch.condition;
+    Transition {
+        at: now,
+        previous_status: Some(condition.status),
+        previous_reason: Some(condition.reason.clone()),
+        condition,
+        removed: true,
+        merged: 0,
+    }
+}
+
+fn announce_pool(fleet: &Fleet, key: &Key, transition: Transition) {
+    let name = format!("{}/{}", key.0, key.1);
+    fleet.announcements.add(Origin { uid: format!("pool/{name}"), name }, transition);
 }
 
 fn announce(fleet: &Fleet, key: &str, transition: Transition) {

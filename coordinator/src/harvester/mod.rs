@@ -2,14 +2,17 @@
 //!
 //! The tour: [`access`] makes a client of the kubeconfig, and of the next one that is put in its place; [`reading`] lists and
 //! watches one resource, [`failure`] says in words why it could not; [`inventory`] holds what was read and remembers what
-//! must outlive a flap; [`keeper`] is the loop that says which node each machine is, judges and latches. Without a
-//! kubeconfig nothing of this runs.
+//! must outlive a flap; [`keeper`] is the loop that says which node each machine is, judges and latches; [`seen`] remembers
+//! what a machine was when it is gone, [`pools`] what became of the machines of each node pool. What Rancher wants of pools is
+//! read by the same code, where a kubeconfig of its cluster is given as well. Without a kubeconfig nothing of this runs.
 
 mod access;
 mod failure;
 mod inventory;
 mod keeper;
+mod pools;
 mod reading;
+mod seen;
 mod view;
 
 use std::collections::BTreeMap;
@@ -17,13 +20,20 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use outrider_protocol::{Condition, Latch, Timestamp};
+use serde::Serialize;
 use tokio::sync::Notify;
 
-use access::Access;
+use access::{Access, Client};
+use failure::Failure;
 use inventory::{Inventory, Machine};
+use pools::{Key, Pool};
+use seen::StoredMachine;
 
 pub(crate) use keeper::keep;
-pub(crate) use reading::{Resource, read};
+pub(crate) use pools::POOLS;
+use reading::Resource;
+pub(crate) use reading::read;
+pub(crate) use seen::Stored;
 pub(crate) use view::Readable;
 
 /// Where latches of machines lie in the store.
@@ -38,11 +48,32 @@ pub struct HarvesterOptions {
     pub namespaces: Vec<String>,
     /// Guest clusters whose machines are expected as nodes, besides those of the fleet.
     pub clusters: Vec<String>,
+    /// Rancher, where what it wants of node pools is to be read as well.
+    pub rancher: Option<RancherOptions>,
+}
+
+/// How Rancher is read.
+#[derive(Clone, Debug)]
+pub struct RancherOptions {
+    /// Kubeconfig of the cluster that Rancher runs in.
+    pub kubeconfig: PathBuf,
+    /// Namespace of its `clusters.provisioning.cattle.io`.
+    pub namespace: String,
+}
+
+/// What an earlier run left in the store.
+#[derive(Default)]
+pub(crate) struct Left {
+    /// Machines by `namespace/name`.
+    pub(crate) machines: BTreeMap<Arc<str>, Stored>,
+    /// Pools by `cluster/pool`.
+    pub(crate) pools: BTreeMap<String, Pool>,
 }
 
 /// What is known of Harvester.
 pub(crate) struct Harvester {
     access: Access,
+    rancher: Option<Access>,
     clusters: Vec<String>,
     inventory: Mutex<Inventory>,
     judged: Mutex<Judged>,
@@ -59,24 +90,49 @@ struct Judged {
     is_judged: bool,
     /// Machines of this fleet by `namespace/name`.
     machines: BTreeMap<Arc<str>, Arc<Machine>>,
-    /// Latches of an earlier run, until their machines are read.
-    stored: BTreeMap<Arc<str>, Vec<Latch>>,
-    /// Machines whose latches are newer than the store's.
-    unsaved: BTreeMap<Arc<str>, Option<Vec<Latch>>>,
+    /// Which VMs were read when they were judged.
+    scope: Arc<str>,
+    /// They are read now as well, and no others.
+    is_same_scope: bool,
+    /// Machines of an earlier run, until they are read.
+    stored: BTreeMap<Arc<str>, StoredMachine>,
+    pools: BTreeMap<Key, Pool>,
+    /// Documents that are newer than the store's, by their key there; `None` of what is no more.
+    unsaved: BTreeMap<String, Option<Vec<u8>>>,
     /// VMs of others that were left alone.
     ignored: usize,
 }
 
 impl Harvester {
-    /// Harvester as it is before anything was read. `stored` are latches of an earlier run, by `namespace/name`.
-    pub(crate) fn new(options: HarvesterOptions, stored: BTreeMap<Arc<str>, Vec<Latch>>) -> Arc<Self> {
+    /// Harvester as it is before anything was read.
+    pub(crate) fn new(options: HarvesterOptions, left: Left) -> Arc<Self> {
+        let rancher = options.rancher.map(|rancher| Access::new(rancher.kubeconfig, vec![rancher.namespace]));
+        let stored = left.machines.into_iter().map(|(key, stored)| (key, stored.into())).collect();
+        let of_pool = |(key, pool): (String, Pool)| {
+            key.split_once('/').map(|(cluster, name)| ((cluster.to_owned(), name.to_owned()), pool))
+        };
+        let pools = left.pools.into_iter().filter_map(of_pool).collect();
         Arc::new(Self {
             access: Access::new(options.kubeconfig, options.namespaces),
+            inventory: Mutex::new(Inventory::new(rancher.is_some())),
+            rancher,
             clusters: options.clusters,
-            inventory: Mutex::default(),
-            judged: Mutex::new(Judged { stored, ..Judged::default() }),
+            judged: Mutex::new(Judged { stored, pools, ..Judged::default() }),
             bell: Notify::new(),
         })
+    }
+
+    /// What is read, each by a task of its own.
+    pub(crate) fn resources(&self) -> impl Iterator<Item = Resource> + use<> {
+        Resource::OF_HARVESTER.into_iter().chain(self.rancher.is_some().then_some(Resource::Clusters))
+    }
+
+    /// A client of the kubeconfig that leads to a resource, as it is now.
+    async fn client(&self, resource: Resource) -> Result<Client, Failure> {
+        match (resource, &self.rancher) {
+            (Resource::Clusters, Some(rancher)) => rancher.client().await,
+            _ => self.access.client().await,
+        }
     }
 
     fn inventory(&self) -> MutexGuard<'_, Inventory> {
@@ -92,14 +148,24 @@ impl Harvester {
         self.judged().source.iter().map(|latch| latch.condition.clone()).collect()
     }
 
-    /// Latches that are newer than the store's, by key; `None` of a machine that is gone.
-    pub(crate) fn take_unsaved(&self) -> BTreeMap<Arc<str>, Option<Vec<Latch>>> {
+    /// Documents that are newer than the store's, by their key there; `None` of what is no more.
+    pub(crate) fn take_unsaved(&self) -> BTreeMap<String, Option<Vec<u8>>> {
         std::mem::take(&mut self.judged().unsaved)
     }
 
-    /// These could not be stored, and wait again unless something newer does.
-    pub(crate) fn put_back(&self, key: Arc<str>, latches: Option<Vec<Latch>>) {
-        self.judged().unsaved.entry(key).or_insert(latches);
+    /// This could not be stored, and waits again unless something newer does.
+    pub(crate) fn put_back(&self, key: String, document: Option<Vec<u8>>) {
+        self.judged().unsaved.entry(key).or_insert(document);
+    }
+}
+
+impl Judged {
+    /// Has `document` stored under `key`.
+    fn store(&mut self, key: String, document: &impl Serialize) {
+        // Of these types, all with text as keys, none fails to be written.
+        if let Ok(document) = serde_json::to_vec(document) {
+            self.unsaved.insert(key, Some(document));
+        }
     }
 }
 

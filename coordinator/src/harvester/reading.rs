@@ -1,4 +1,4 @@
-//! One resource of Harvester's API, listed page by page and then watched from where the list was.
+//! One resource of Harvester's API, or of Rancher's, listed page by page and then watched from where the list was.
 //!
 //! The server ends a watch after [`WATCH`] and it goes on from where it was, so that a right that was taken, a token that was
 //! revoked and a server that hangs are noticed within a minute, though a watch that stands would not tell. A version that is
@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use kube::api::WatchEvent;
-use outrider_sync::harvester::{Metadata, VirtualMachine, VirtualMachineInstance, Vm};
+use outrider_sync::harvester::{
+    Metadata, ProvisioningCluster, VirtualMachine, VirtualMachineInstance, Vm, WantedPool,
+};
 use rand::RngExt;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -40,10 +42,13 @@ pub(crate) enum Resource {
     Instances,
     /// `Node`: labels of hosts, where the rights allow it.
     Hosts,
+    /// `Cluster` of Rancher's own cluster: how many machines are wanted of each pool.
+    Clusters,
 }
 
 impl Resource {
-    pub(crate) const ALL: [Resource; 3] = [Resource::Vms, Resource::Instances, Resource::Hosts];
+    /// What is read of Harvester.
+    pub(super) const OF_HARVESTER: [Resource; 3] = [Resource::Vms, Resource::Instances, Resource::Hosts];
 
     /// Its name with its group, as rights are given to it.
     pub(super) fn name(self) -> &'static str {
@@ -51,6 +56,7 @@ impl Resource {
             Resource::Vms => "virtualmachines.kubevirt.io",
             Resource::Instances => "virtualmachineinstances.kubevirt.io",
             Resource::Hosts => "nodes",
+            Resource::Clusters => "clusters.provisioning.cattle.io",
         }
     }
 
@@ -63,6 +69,7 @@ impl Resource {
             Resource::Vms => ("/apis/kubevirt.io/v1", "virtualmachines"),
             Resource::Instances => ("/apis/kubevirt.io/v1", "virtualmachineinstances"),
             Resource::Hosts => return "/api/v1/nodes".to_owned(),
+            Resource::Clusters => ("/apis/provisioning.cattle.io/v1", "clusters"),
         };
         match namespace {
             Some(namespace) => format!("{api}/namespaces/{namespace}/{plural}"),
@@ -90,6 +97,8 @@ pub(super) enum Item {
     Vm(Vm),
     Instance(Vm),
     Host(Host),
+    /// A cluster by `namespace/name`, with its pools.
+    Wanted(Box<str>, Vec<WantedPool>),
 }
 
 impl Kept for VirtualMachine {
@@ -109,6 +118,17 @@ impl Kept for VirtualMachineInstance {
 
     fn kept(&self) -> Item {
         Item::Instance(self.into())
+    }
+}
+
+impl Kept for ProvisioningCluster {
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    fn kept(&self) -> Item {
+        let Metadata { namespace, name, .. } = &self.metadata;
+        Item::Wanted(format!("{namespace}/{name}").into(), self.pools())
     }
 }
 
@@ -149,13 +169,14 @@ pub(crate) async fn read(harvester: Arc<Harvester>, resource: Resource) {
         Resource::Vms => read_as::<VirtualMachine>(&harvester, resource).await,
         Resource::Instances => read_as::<VirtualMachineInstance>(&harvester, resource).await,
         Resource::Hosts => read_as::<HostObject>(&harvester, resource).await,
+        Resource::Clusters => read_as::<ProvisioningCluster>(&harvester, resource).await,
     }
 }
 
 async fn read_as<T: Kept>(harvester: &Harvester, resource: Resource) {
     let mut pause = BACKOFF.0;
     loop {
-        let failure = match harvester.access.client().await {
+        let failure = match harvester.client(resource).await {
             Ok(client) => follow_all::<T>(harvester, &client, resource, &mut pause).await,
             Err(failure) => failure,
         };
@@ -258,7 +279,7 @@ impl Reader<'_> {
             // A server that ends every watch at once is not asked without end.
             tokio::time::sleep_until(began + BACKOFF.0).await;
             // A kubeconfig that was replaced, or lost, is not used any longer than the watch that began with it.
-            match harvester.access.client().await {
+            match harvester.client(self.resource).await {
                 Ok(client)
                     if client.server == self.client.server && client.namespaces == self.client.namespaces => {
                 }
@@ -278,7 +299,7 @@ impl Reader<'_> {
         );
         let request = self.request(&query, "PartialObjectMetadata")?;
         // The newest client, in case only the token in the kubeconfig is another.
-        let kube = harvester.access.client().await?.kube;
+        let kube = harvester.client(self.resource).await?.kube;
         let head = tokio::time::timeout(ANSWER, kube.request_events::<T>(request)).await;
         let events =
             head.map_err(|_| Failure::timed_out(&what, ANSWER))?.map_err(|e| Failure::of(&what, &e))?;

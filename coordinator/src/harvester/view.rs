@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use outrider_protocol::{MachineState, MachineView, TypeMeta};
+use outrider_protocol::{MachineState, MachineView, PoolView, TypeMeta};
 
 use super::Harvester;
 use super::inventory::{Entry, Inventory, Machine};
@@ -36,6 +36,11 @@ impl Harvester {
         range.filter_map(|(key, machine)| view(&inventory, key, machine)).take(limit).collect()
     }
 
+    /// Every pool, by cluster and name.
+    pub(crate) fn pools(&self) -> Vec<PoolView> {
+        self.judged().pools.values().filter_map(|pool| pool.view().cloned()).collect()
+    }
+
     /// Machines by state, and VMs that are left alone.
     pub(crate) fn count(&self) -> (BTreeMap<&'static str, u64>, u64) {
         let inventory = self.inventory();
@@ -53,7 +58,7 @@ impl Harvester {
         (states, judged.ignored as u64)
     }
 
-    /// Calls `f` with every condition in force: `harvester` for the API, `machine` for a machine.
+    /// Calls `f` with every condition in force: `harvester` for the APIs, `machine` for a machine, `pool` for a pool.
     pub(crate) fn each_condition(&self, mut f: impl FnMut(&'static str, &outrider_protocol::Condition)) {
         let judged = self.judged();
         judged.source.iter().for_each(|latch| f("harvester", &latch.condition));
@@ -62,6 +67,7 @@ impl Harvester {
             .values()
             .flat_map(|machine| &machine.latches)
             .for_each(|latch| f("machine", &latch.condition));
+        judged.pools.values().flat_map(|pool| pool.conditions()).for_each(|condition| f("pool", condition));
     }
 }
 

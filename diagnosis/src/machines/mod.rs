@@ -1,12 +1,14 @@
 //! What Harvester says of a virtual machine, beside what its node says: who runs and was never heard, whose guest agent
 //! one side sees and the other does not, who has copies.
 //!
-//! [`judge`] yields the conditions of one VM, [`judge_source`] that of the API they are read from. Times come from
+//! [`judge`] yields the conditions of one VM, [`judge_pool`] those of a node pool, [`judge_source`] and [`judge_rancher`] those of
+//! the APIs they are read from. Times come from
 //! `facts/guest-agent.md`, sections 3 and 8.
 
 mod contact;
 mod guest_agent;
 mod identity;
+mod pool;
 mod source;
 
 use outrider_protocol::{Condition, Status, Timestamp};
@@ -14,7 +16,8 @@ use outrider_sync::harvester::{Instance, Mark, Vm};
 
 use crate::finding::Judgement;
 
-pub use source::{Source, SourceState, judge_source};
+pub use pool::{POOL_WINDOW, Pool, PoolWanted, judge_pool, replaced};
+pub use source::{Source, SourceState, judge_rancher, judge_source};
 
 /// One VM with all that is known of it from both sides.
 #[derive(Clone, Debug)]

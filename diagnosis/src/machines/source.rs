@@ -1,5 +1,5 @@
-//! `HarvesterReadable`: whether virtual machines can be read at all. One condition says so, instead of one a machine that
-//! is not there.
+//! `HarvesterReadable`: whether virtual machines can be read at all, and `RancherReadable`: whether what Rancher wants of them
+//! can. One condition says so, instead of one a machine that is not there.
 
 use std::time::Duration;
 
@@ -8,7 +8,6 @@ use outrider_protocol::{ConditionType, ReasonCode as R, Severity, Status, Timest
 use crate::finding::{Finding, UNKNOWN_AFTER};
 use crate::wording::{Count, Span, names};
 
-const TYPE: ConditionType = ConditionType::HarvesterReadable;
 /// One that has not been readable for so long is no restart any more.
 const LASTS: Duration = Duration::from_secs(600);
 
@@ -45,28 +44,15 @@ pub enum SourceState {
 
 /// The condition over all `sources` of the server `server`, named as it is to be shown.
 pub fn judge_source(server: &str, sources: &[Source], now: Timestamp) -> Finding {
-    let needed = || sources.iter().filter(|source| !source.is_optional);
-    let failed = needed().find_map(|source| match &source.state {
-        SourceState::Failed { cause, detail, since, last_read } => Some((cause, detail, *since, *last_read)),
-        _ => None,
-    });
-    if let Some((cause, detail, since, last_read)) = failed {
-        let age = match last_read {
-            Some(at) => format!("what is shown of machines is {} old", Span(now.since(at))),
-            None => "no machine has been read yet, which does not mean that there is none".to_owned(),
+    let of_machines = |age: Option<Span>| match age {
+        Some(age) => format!("what is shown of machines is {age} old"),
+        None => "no machine has been read yet, which does not mean that there is none".to_owned(),
+    };
+    if let Some(unread) = unread(ConditionType::HarvesterReadable, server, sources, of_machines, now) {
+        return match sources.iter().find_map(cause) {
+            Some(cause) => unread.advice(advice(cause)),
+            None => unread,
         };
-        let message = format!("Not readable for {}: {detail}; {age}.", Span(now.since(since)));
-        return Finding::unknown(TYPE, cause, Severity::Warn, now, message)
-            .advice(advice(cause))
-            // A server that is started anew is back sooner.
-            .waits(UNKNOWN_AFTER, Duration::ZERO)
-            .holds_since(Some(since))
-            .escalates(LASTS, Severity::Error);
-    }
-    if needed().any(|source| matches!(source.state, SourceState::NotYetRead)) {
-        let message = format!("{server} has not been read to its end yet.");
-        return Finding::unknown(TYPE, &UnknownCause::NotYetRead, Severity::Info, now, message)
-            .waits(Duration::ZERO, Duration::ZERO);
     }
     let counts = names(sources.iter().filter_map(count), sources.len());
     let missing = sources.iter().find_map(|source| match &source.state {
@@ -79,13 +65,104 @@ pub fn judge_source(server: &str, sources: &[Source], now: Timestamp) -> Finding
                 "{server} is read and up to date: {counts}. {resource} are not ({detail}), so that region and zone of \
                  hosts are known from the machines' annotations alone."
             );
-            Finding::new(TYPE, Status::True, Severity::Info, R::HarvesterPartlyRead, now, message)
-                .advice("Give the coordinator's role list and watch on nodes, if host labels are wanted.")
+            Finding::new(
+                ConditionType::HarvesterReadable,
+                Status::True,
+                Severity::Info,
+                R::HarvesterPartlyRead,
+                now,
+                message,
+            )
+            .advice("Give the coordinator's role list and watch on nodes, if host labels are wanted.")
         }
         None => {
             let message = format!("{server} is read and up to date: {counts}.");
-            Finding::new(TYPE, Status::True, Severity::Ok, R::HarvesterRead, now, message)
+            Finding::new(
+                ConditionType::HarvesterReadable,
+                Status::True,
+                Severity::Ok,
+                R::HarvesterRead,
+                now,
+                message,
+            )
         }
+    }
+}
+
+/// The condition over what is read of Rancher's own cluster at `server`.
+pub fn judge_rancher(server: &str, source: &Source, now: Timestamp) -> Finding {
+    let of_pools = |age: Option<Span>| match age {
+        Some(age) => format!("what it wanted {age} ago is not taken for what it wants now"),
+        None => "how many machines are wanted is unknown, which does not mean none".to_owned(),
+    };
+    let sources = std::slice::from_ref(source);
+    if let Some(unread) = unread(ConditionType::RancherReadable, server, sources, of_pools, now) {
+        return match cause(source) {
+            Some(cause) => unread.advice(rancher_advice(cause)),
+            None => unread,
+        };
+    }
+    let message = format!("{server} is read and up to date: {}.", names(count(source), 1));
+    Finding::new(ConditionType::RancherReadable, Status::True, Severity::Ok, R::RancherRead, now, message)
+}
+
+/// What keeps one of the needed sources from being read, if anything does; `shown` says what that leaves, by the age of what
+/// was read last.
+fn unread(
+    condition: ConditionType,
+    server: &str,
+    sources: &[Source],
+    shown: impl Fn(Option<Span>) -> String,
+    now: Timestamp,
+) -> Option<Finding> {
+    let needed = || sources.iter().filter(|source| !source.is_optional);
+    let failed = needed().find_map(|source| match &source.state {
+        SourceState::Failed { cause, detail, since, last_read } => Some((cause, detail, *since, *last_read)),
+        _ => None,
+    });
+    if let Some((cause, detail, since, last_read)) = failed {
+        let shown = shown(last_read.map(|at| Span(now.since(at))));
+        let message = format!("Not readable for {}: {detail}; {shown}.", Span(now.since(since)));
+        let finding = Finding::unknown(condition, cause, Severity::Warn, now, message)
+            // A server that is started anew is back sooner.
+            .waits(UNKNOWN_AFTER, Duration::ZERO)
+            .holds_since(Some(since))
+            .escalates(LASTS, Severity::Error);
+        return Some(finding);
+    }
+    needed().any(|source| matches!(source.state, SourceState::NotYetRead)).then(|| {
+        let message = format!("{server} has not been read to its end yet.");
+        Finding::unknown(condition, &UnknownCause::NotYetRead, Severity::Info, now, message)
+            .waits(Duration::ZERO, Duration::ZERO)
+    })
+}
+
+/// Why it failed, of a source that is needed.
+fn cause(source: &Source) -> Option<&UnknownCause> {
+    match &source.state {
+        SourceState::Failed { cause, .. } if !source.is_optional => Some(cause),
+        _ => None,
+    }
+}
+
+fn rancher_advice(cause: &UnknownCause) -> &'static str {
+    match cause {
+        UnknownCause::Unauthenticated => {
+            "The token or certificate in Rancher's kubeconfig is not accepted: it was revoked, has ended, or is of another cluster. \
+             Put a new kubeconfig in its place; it is read again by itself."
+        }
+        UnknownCause::Forbidden => {
+            "Give the account in Rancher's kubeconfig the role of /usr/share/outrider/outrider-coordinator-rancher.yaml (list and \
+             watch of clusters.provisioning.cattle.io, nothing else) in the namespace that is read. It is tried again by itself."
+        }
+        UnknownCause::Unsupported => {
+            "The server does not know clusters.provisioning.cattle.io: the kubeconfig must be of the cluster that Rancher itself runs \
+             in, not of Harvester or of a guest cluster."
+        }
+        UnknownCause::InvalidInput | UnknownCause::IoError | UnknownCause::PermissionDenied => {
+            "Correct the file that --rancher-kubeconfig names; it is read again by itself."
+        }
+        cause => crate::finding::advice_for_cause(cause),
     }
 }
 

@@ -15,11 +15,11 @@ use crate::{expect, only, properties};
 
 const NOW: i64 = 1_796_000_000;
 
-fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     Timestamp::from_seconds(NOW)
 }
 
-fn ago(seconds: u64) -> Timestamp {
+pub(crate) fn ago(seconds: u64) -> Timestamp {
     now().before(Duration::from_secs(seconds))
 }
 
@@ -311,11 +311,11 @@ fn whose_copies_there_are_is_said() {
     );
 }
 
-fn source(resource: &str, is_optional: bool, state: SourceState) -> Source {
+pub(crate) fn source(resource: &str, is_optional: bool, state: SourceState) -> Source {
     Source { resource: resource.to_owned(), is_optional, state }
 }
 
-fn failed(cause: UnknownCause, last_read: Option<Timestamp>) -> SourceState {
+pub(crate) fn failed(cause: UnknownCause, last_read: Option<Timestamp>) -> SourceState {
     let detail = "watch virtualmachines.kubevirt.io at https://h: 403 no".to_owned();
     SourceState::Failed { cause, detail, since: ago(40), last_read }
 }

@@ -60,6 +60,7 @@ mod hysteresis;
 mod kubernetes;
 mod machines;
 mod paths;
+mod pools;
 mod proxy;
 mod purity;
 mod rancher_agent;

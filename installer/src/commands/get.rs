@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use anyhow::bail;
 use outrider_protocol::{
-    ApiError, ClusterView, CoordinatorView, List, MachineView, NodeView, Severity, Timestamp, TypeMeta,
+    ApiError, ClusterView, CoordinatorView, List, MachineView, NodeView, PoolView, Severity, Timestamp,
+    TypeMeta,
 };
 use serde::Serialize;
 
@@ -14,7 +15,7 @@ use crate::contexts;
 use crate::exit::Exit;
 use crate::output::{Column, Format, Screen, Table, UsageError, document};
 use crate::show::clusters::Members;
-use crate::show::{clusters, conditions, in_short, machines, nodes, worst_first};
+use crate::show::{clusters, conditions, in_short, machines, nodes, pools, worst_first};
 
 use super::follow;
 
@@ -118,6 +119,25 @@ impl Object for MachineView {
     }
 }
 
+impl Object for PoolView {
+    const LIST: &'static str = "PoolList";
+
+    fn path(&self) -> String {
+        format!("pool/{}/{}", self.cluster, self.name)
+    }
+
+    fn mark(&self) -> String {
+        let counts =
+            (self.wanted, self.present, self.running, self.reporting, self.deleting, self.never_reported);
+        let went = (self.replacing, self.replaced_last_hour, self.departures.len(), &self.wanted_unknown);
+        format!("{counts:?}{went:?}{}", marks(&self.conditions))
+    }
+
+    fn columns(_now: Timestamp, _members: &Members) -> Vec<Column<Self>> {
+        pools::columns()
+    }
+}
+
 fn marks<'a>(conditions: impl IntoIterator<Item = &'a outrider_protocol::Condition>) -> String {
     let one = |c: &outrider_protocol::Condition| {
         format!("|{}|{}|{}|{}|{}", c.condition_type, c.subject, c.status, c.severity, c.reason)
@@ -130,8 +150,13 @@ pub(crate) async fn run(args: GetArgs, global: &Global, screen: &mut Screen) -> 
     if args.selector.is_some() && !args.names.is_empty() {
         bail!(UsageError("give names or a label selector, not both".to_owned()));
     }
-    if args.selector.is_some() && matches!(args.kind, Kind::Clusters | Kind::Machines) {
-        let kind = if args.kind == Kind::Clusters { "clusters" } else { "machines" };
+    let without_labels = match args.kind {
+        Kind::Nodes | Kind::Conditions => None,
+        Kind::Clusters => Some("clusters"),
+        Kind::Machines => Some("machines"),
+        Kind::Pools => Some("pools"),
+    };
+    if let (Some(_), Some(kind)) = (&args.selector, without_labels) {
         bail!(UsageError(format!("{kind} have no labels; -l is for nodes and conditions")));
     }
     let mut client = Client::new(contexts::choose(global, screen)?).await?;
@@ -142,6 +167,10 @@ pub(crate) async fn run(args: GetArgs, global: &Global, screen: &mut Screen) -> 
         Kind::Machines => {
             warn_of_sources(&mut client, screen).await?;
             show(&args, &mut client, screen, wanted_machines).await
+        }
+        Kind::Pools => {
+            warn_of_sources(&mut client, screen).await?;
+            show(&args, &mut client, screen, wanted_pools).await
         }
     }
 }
@@ -288,6 +317,20 @@ async fn wanted_machines(client: &mut Client, args: &GetArgs) -> anyhow::Result<
     let missing = args.names.iter().filter(is_missing).map(|name| not_found("machines", name)).collect();
     let is_wanted =
         |m: &MachineView| args.names.is_empty() || args.names.iter().any(|name| is_called(m, name));
+    let items = list.items.into_iter().filter(is_wanted).collect();
+    Ok(Found { items, missing, revision: list.revision, members: Members::new() })
+}
+
+/// Pools, all or by `name` or `cluster/name`.
+async fn wanted_pools(client: &mut Client, args: &GetArgs) -> anyhow::Result<Found<PoolView>> {
+    let list: List<PoolView> = client.get("/v1/pools").await?;
+    let is_called = |pool: &PoolView, name: &String| {
+        *name == pool.name || *name == format!("{}/{}", pool.cluster, pool.name)
+    };
+    let is_missing = |name: &&String| !list.items.iter().any(|pool| is_called(pool, name));
+    let missing = args.names.iter().filter(is_missing).map(|name| not_found("pools", name)).collect();
+    let is_wanted =
+        |pool: &PoolView| args.names.is_empty() || args.names.iter().any(|name| is_called(pool, name));
     let items = list.items.into_iter().filter(is_wanted).collect();
     Ok(Found { items, missing, revision: list.revision, members: Members::new() })
 }

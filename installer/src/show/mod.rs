@@ -10,6 +10,7 @@ pub(crate) mod machines;
 pub(crate) mod nagios;
 pub(crate) mod nodes;
 pub(crate) mod paths;
+pub(crate) mod pools;
 pub(crate) mod report;
 pub(crate) mod sync;
 pub(crate) mod tokens;

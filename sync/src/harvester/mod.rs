@@ -6,10 +6,12 @@
 
 mod identity;
 mod object;
+mod pools;
 mod vm;
 
 pub use identity::{Identified, Mark, NodeMarks, VmMarks, Vms, identify, same_uuid};
 pub use object::{Metadata, VirtualMachine, VirtualMachineInstance};
+pub use pools::{ProvisioningCluster, WantedPool, wanted_pool};
 pub use vm::{AgentConnected, Instance, Nic, Vm, usable_mac};
 
 /// Label: who made the VM.

@@ -145,7 +145,9 @@ struct PhaseTransition {
 }
 
 /// A part of another shape says nothing; the rest of the object, and of the list, still does.
-fn lenient<'de, D: Deserializer<'de>, T: Default + serde::de::DeserializeOwned>(d: D) -> Result<T, D::Error> {
+pub(super) fn lenient<'de, D: Deserializer<'de>, T: Default + serde::de::DeserializeOwned>(
+    d: D,
+) -> Result<T, D::Error> {
     Ok(serde_json::from_value(Value::deserialize(d)?).unwrap_or_default())
 }
 

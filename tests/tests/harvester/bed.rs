@@ -17,6 +17,8 @@ use serde_json::{Value, json};
 pub(crate) const LIMIT: Duration = Duration::from_secs(90);
 const READER: &str =
     include_str!("../../../packaging/usr/share/outrider/outrider-coordinator-harvester.yaml");
+const RANCHER_READER: &str =
+    include_str!("../../../packaging/usr/share/outrider/outrider-coordinator-rancher.yaml");
 const MERGE: &str = "application/merge-patch+json";
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
@@ -27,7 +29,9 @@ pub(crate) struct Bed {
     pub(crate) etcd: EtcdCluster,
     admin: Identity,
     pub(crate) coordinator: Coordinator,
+    launch: Launch,
     kubeconfig: PathBuf,
+    rancher_kubeconfig: PathBuf,
     log: PathBuf,
     _folder: tempfile::TempDir,
 }
@@ -52,6 +56,7 @@ impl Bed {
         println!("kube-apiserver is ready after {took:.1?}");
         let folder = tempfile::tempdir()?;
         let kubeconfig = folder.path().join("harvester.kubeconfig");
+        let rancher_kubeconfig = folder.path().join("rancher.kubeconfig");
         let state = folder.path().join("coordinator");
         let mut launch = Launch::new(&state)?;
         // The kubeconfig is not there yet: that is a condition, no reason not to start.
@@ -62,14 +67,21 @@ impl Bed {
             etcd,
             admin,
             coordinator,
+            launch,
             kubeconfig,
+            rancher_kubeconfig,
             log: state.with_extension("log"),
             _folder: folder,
         };
-        bed.define("virtualmachines", "VirtualMachine")?;
-        bed.define("virtualmachineinstances", "VirtualMachineInstance")?;
-        bed.post("/api/v1/namespaces", &json!({"metadata": {"name": "prod"}}))?;
+        bed.define("kubevirt.io", "virtualmachines", "VirtualMachine")?;
+        bed.define("kubevirt.io", "virtualmachineinstances", "VirtualMachineInstance")?;
+        // Rancher's own cluster is another one; here both are served by one API server, to two accounts.
+        bed.define("provisioning.cattle.io", "clusters", "Cluster")?;
+        for namespace in ["prod", "fleet-default"] {
+            bed.post("/api/v1/namespaces", &json!({"metadata": {"name": namespace}}))?;
+        }
         bed.apply(READER)?;
+        bed.apply(RANCHER_READER)?;
         bed.post(
             "/api/v1/nodes",
             &json!({"metadata": {"name": "host1", "labels": {
@@ -98,18 +110,18 @@ impl Bed {
         Ok(())
     }
 
-    fn define(&self, plural: &str, kind: &str) -> Result<()> {
+    fn define(&self, group: &str, plural: &str, kind: &str) -> Result<()> {
         self.post(
             "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
             &json!({
-                "metadata": {"name": format!("{plural}.kubevirt.io")},
-                "spec": {"group": "kubevirt.io", "scope": "Namespaced",
+                "metadata": {"name": format!("{plural}.{group}")},
+                "spec": {"group": group, "scope": "Namespaced",
                     "names": {"plural": plural, "singular": kind.to_lowercase(), "kind": kind},
                     "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema":
                         {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]},
             }),
         )?;
-        let path = format!("/apis/kubevirt.io/v1/{plural}");
+        let path = format!("/apis/{group}/v1/{plural}");
         let start = Instant::now();
         while self.server.request(&self.admin, "GET", &path, None)?.0 != 200 {
             ensure!(start.elapsed() < LIMIT, "{path} is not served");
@@ -129,21 +141,44 @@ impl Bed {
             let group = if version == "v1" { "/api/v1".to_owned() } else { format!("/apis/{version}") };
             let namespace = namespace.map_or_else(String::new, |name| format!("/namespaces/{name}"));
             let path = format!("{group}{namespace}/{}s", kind.to_lowercase());
-            self.send("POST", &path, "application/yaml", document)?;
+            let (status, answer) =
+                self.server.request(&self.admin, "POST", &path, Some(("application/yaml", document)))?;
+            // Both files make the namespace of their account.
+            ensure!(
+                (200..300).contains(&status) || (status == 409 && kind == "Namespace"),
+                "{path}: {status} {answer}"
+            );
         }
         Ok(())
     }
 
-    /// A kubeconfig with a fresh token of the reader, in its place.
+    /// A kubeconfig with a fresh token of Harvester's reader, in its place.
     pub(crate) fn let_in(&self) -> Result<()> {
-        let path = "/api/v1/namespaces/outrider/serviceaccounts/harvester-reader/token";
-        let token = self.post(path, &json!({"spec": {"expirationSeconds": 86400}}))?;
+        self.write_kubeconfig("harvester-reader", &self.kubeconfig)
+    }
+
+    /// The same of Rancher's reader.
+    pub(crate) fn let_in_to_rancher(&self) -> Result<()> {
+        self.write_kubeconfig("rancher-reader", &self.rancher_kubeconfig)
+    }
+
+    fn write_kubeconfig(&self, account: &str, to: &Path) -> Result<()> {
+        let path = format!("/api/v1/namespaces/outrider/serviceaccounts/{account}/token");
+        let token = self.post(&path, &json!({"spec": {"expirationSeconds": 86400}}))?;
         let token = token.pointer("/status/token").and_then(Value::as_str).context("no token")?;
         let mut written: Value = serde_json::from_slice(&std::fs::read(&self.admin.kubeconfig)?)?;
         written["users"][0]["user"] = json!({"token": token});
-        let fresh = self.kubeconfig.with_extension("new");
+        let fresh = to.with_extension("new");
         std::fs::write(&fresh, written.to_string())?;
-        Ok(std::fs::rename(fresh, &self.kubeconfig)?)
+        Ok(std::fs::rename(fresh, to)?)
+    }
+
+    /// Ends the coordinator, and starts it anew on the same state with Rancher to be read as well.
+    pub(crate) async fn read_rancher_too(&mut self) -> Result<()> {
+        tokio::task::block_in_place(|| self.coordinator.process.terminate(LIMIT))?;
+        self.launch.arguments.push(format!("--rancher-kubeconfig={}", self.rancher_kubeconfig.display()));
+        self.coordinator = self.launch.start().await?;
+        Ok(())
     }
 
     /// Takes the reader's account away, and every token of it with it, and makes it anew.
@@ -155,7 +190,11 @@ impl Bed {
 
     /// Takes the reader's rights of this name away; what gives them back.
     pub(crate) fn take_rights(&self, name: &str) -> Result<Value> {
-        let path = format!("{ROLES}/{name}");
+        self.take_rights_at(ROLES, name)
+    }
+
+    pub(crate) fn take_rights_at(&self, bindings: &str, name: &str) -> Result<Value> {
+        let path = format!("{bindings}/{name}");
         let (_, binding) = self.server.request(&self.admin, "GET", &path, None)?;
         self.delete(&path)?;
         let mut binding: Value = serde_json::from_str(&binding)?;
@@ -221,17 +260,22 @@ impl Bed {
         }
     }
 
-    /// Waits until the condition over the API itself is as wanted.
+    /// Waits until the condition over Harvester's API itself is as wanted.
     pub(crate) async fn until_source(&self, reason: &str) -> Result<(Condition, Duration)> {
+        self.until_source_of("HarvesterReadable", reason).await
+    }
+
+    /// Waits until this condition over an API is as wanted.
+    pub(crate) async fn until_source_of(&self, kind: &str, reason: &str) -> Result<(Condition, Duration)> {
         let start = Instant::now();
         loop {
             let view: CoordinatorView = self.coordinator.operator.get("/v1/coordinator").await?;
-            match view.conditions.into_iter().next() {
+            match view.conditions.into_iter().find(|c| c.condition_type.as_str() == kind) {
                 Some(condition) if condition.reason.as_str() == reason => {
                     return Ok((condition, start.elapsed()));
                 }
                 other if start.elapsed() > LIMIT => {
-                    bail!("HarvesterReadable is no {reason}, but {other:?}; {}", self.log())
+                    bail!("{kind} is no {reason}, but {other:?}; {}", self.log())
                 }
                 _ => tokio::time::sleep(Duration::from_millis(100)).await,
             }
@@ -264,6 +308,7 @@ pub(crate) struct Made<'a> {
     pub(crate) cluster: &'a str,
     pub(crate) mac: &'a str,
     pub(crate) uuid: &'a str,
+    pub(crate) pool: &'a str,
 }
 
 impl Made<'_> {
@@ -271,8 +316,8 @@ impl Made<'_> {
         json!({"name": self.name, "namespace": "prod", "labels": {
             "harvesterhci.io/creator": "docker-machine-driver-harvester",
             "guestcluster.harvesterhci.io/name": self.cluster,
-            "harvesterhci.io/machineSetName": format!("fleet-default-{}-pool1", self.cluster),
-            "nodepool.harvesterhci.io/name": "pool1"}})
+            "harvesterhci.io/machineSetName": format!("fleet-default-{}-{}", self.cluster, self.pool),
+            "nodepool.harvesterhci.io/name": self.pool}})
     }
 
     fn spec(&self) -> Value {

@@ -9,6 +9,7 @@
 )]
 
 mod bed;
+mod pools;
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +25,7 @@ const AGENT: &str = "GuestAgentConnected";
 const IDENTIFIED: &str = "MachineIdentified";
 
 fn vm<'a>(name: &'a str, mac: &'a str) -> Made<'a> {
-    Made { name, cluster: "prod", mac, uuid: "" }
+    Made { name, cluster: "prod", mac, uuid: "", pool: "pool1" }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -40,6 +41,7 @@ async fn what_harvester_says_and_what_nodes_say() {
         at_first(&bed, &mut table).await?;
         machines(&bed, &mut table).await?;
         copies(&bed, &mut table).await?;
+        pools::rows(&mut bed, &mut table).await?;
         rights(&bed, &mut table).await?;
         away(&mut bed, &mut table).await?;
         gone(&mut bed, &mut table).await
@@ -73,7 +75,7 @@ async fn at_first(bed: &Bed, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-fn said(condition: &outrider_protocol::Condition) -> String {
+pub(crate) fn said(condition: &outrider_protocol::Condition) -> String {
     format!("{}={} {}", condition.condition_type, condition.status, condition.reason)
 }
 
@@ -170,7 +172,7 @@ async fn copies(bed: &Bed, table: &mut Table) -> Result<()> {
     table.timed("a clone", "a second VM with the same MAC", said(&both), raised, Some(cleared));
 
     let uuid = outrider_tests::simulated::identity_of(7).system_uuid;
-    let original = Made { name: "by-uuid", cluster: "prod", mac: "", uuid: &uuid };
+    let original = Made { name: "by-uuid", cluster: "prod", mac: "", uuid: &uuid, pool: "pool1" };
     original.create(bed)?;
     original.run(bed, 0)?;
     bed.enrol("n7", 7, "52:54:00:00:07:07").await?;
