@@ -19,7 +19,7 @@ use crate::enrol::{EnrolError, Registrar, Settings};
 use crate::feed::Feed;
 use crate::fleet::saver::{CLUSTERS, STATES, SavedNode};
 use crate::fleet::{Clock, Fleet};
-use crate::harvester::{Harvester, Left, MACHINES, POOLS};
+use crate::harvester::{Harvester, Left, MACHINES, POOLS, RETIRED};
 use crate::install::Catalogue;
 use crate::latches::{Latch, Latches};
 use crate::measured::Measured;
@@ -162,6 +162,7 @@ async fn assemble<S: Store + History>(
     };
     if let Some(harvester) = &harvester {
         metrics.watch_harvester(harvester.clone());
+        registrar.ask_witness(harvester.clone());
     }
 
     let app = Arc::new(App {
@@ -249,7 +250,8 @@ impl Coordinator {
 
     /// How many nodes are ready, and how many there are.
     pub fn count_nodes(&self) -> (usize, usize) {
-        let nodes = self.app.fleet.nodes();
+        let mut nodes = self.app.fleet.nodes();
+        nodes.retain(|node| node.inner().retired_as().is_none());
         let ready = nodes.iter().filter(|node| node.inner().ready() == Status::True).count();
         (ready, nodes.len())
     }
@@ -344,7 +346,11 @@ async fn left_machines(store: &dyn Store) -> Result<Left, StartError> {
         };
         Ok(entries.iter().filter_map(one).collect())
     }
-    Ok(Left { machines: read(store, MACHINES).await?, pools: read(store, POOLS).await? })
+    Ok(Left {
+        machines: read(store, MACHINES).await?,
+        pools: read(store, POOLS).await?,
+        retired: read(store, RETIRED).await?,
+    })
 }
 
 /// Reads the fleet as it was when it was last written.

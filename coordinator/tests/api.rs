@@ -226,6 +226,7 @@ async fn tokens_and_approval() {
         uses: None,
         name_pattern: String::new(),
         rate_per_hour: 0,
+        admit_seen_vm: false,
         cluster: "pool".to_owned(),
     };
     let (status, token) = operator.post("/v1/tokens", &request).await;
@@ -248,6 +249,31 @@ async fn tokens_and_approval() {
     assert_eq!((status, &revoked["revoked"]), (200, &json!(true)));
     let (_, tokens) = operator.get("/v1/tokens").await;
     assert!(!tokens.to_string().contains(text), "no secret is ever listed");
+    bed.coordinator.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_vouches_where_no_harvester_is_read() {
+    let bed = Bed::start().await;
+    let operator = bed.operator();
+    let mut request = head("TokenRequest");
+    request["tokenKind"] = "once".into();
+    request["admitSeenVm"] = true.into();
+    let (status, refused) = operator.post("/v1/tokens", &request).await;
+    assert_eq!((status, &refused["reason"]), (400, &json!("BadTokenRequest")), "{refused}");
+    request["tokenKind"] = "pool".into();
+    let (status, refused) = operator.post("/v1/tokens", &request).await;
+    assert!(status == 400 && refused["message"].as_str().unwrap().contains("namePattern"), "{refused}");
+    request["namePattern"] = "pool1-*".into();
+    let (status, token) = operator.post("/v1/tokens", &request).await;
+    assert_eq!((status, &token["admitSeenVm"]), (201, &json!(true)), "{token}");
+    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+    let request = enroll_request("pool1-a", "", token["token"].as_str().unwrap(), &csr(&key));
+    let (status, waiting) = bed.stranger().post("/v1/enroll", &request).await;
+    assert_eq!((status, &waiting["certificate"]), (202, &json!("")), "{waiting}");
+    assert!(waiting["pending"].as_str().unwrap().contains("--harvester-kubeconfig"), "{waiting}");
+    let (status, none) = operator.get("/v1/pools").await;
+    assert_eq!((status, &none["reason"]), (404, &json!("HarvesterNotConfigured")), "{none}");
     bed.coordinator.shutdown().await;
 }
 

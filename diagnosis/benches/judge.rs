@@ -40,6 +40,7 @@ fn fleet(c: &mut Criterion<ProcessorTime>) {
                 network: None,
                 received: None,
                 heard: None,
+                retired: None,
                 addresses: &[],
                 paths: &[],
             };

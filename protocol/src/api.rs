@@ -202,6 +202,9 @@ pub struct TokenView {
     /// New nodes an hour the pattern admits without approval; 0 means every node waits for approval.
     #[serde(default)]
     pub rate_per_hour: u32,
+    /// Whether a machine that Harvester shows, and that no living node is, is admitted without approval.
+    #[serde(default)]
+    pub admit_seen_vm: bool,
     /// Cluster its nodes are shown under.
     #[serde(default)]
     pub cluster: String,
@@ -234,6 +237,10 @@ pub struct TokenRequest {
     /// New nodes an hour the pattern admits without approval.
     #[serde(default)]
     pub rate_per_hour: u32,
+    /// Whether a machine that Harvester shows, and that no living node is, is admitted without approval: only of a pool token
+    /// with a name pattern.
+    #[serde(default)]
+    pub admit_seen_vm: bool,
     /// Cluster its nodes are shown under.
     #[serde(default)]
     pub cluster: String,

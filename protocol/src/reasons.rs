@@ -75,6 +75,8 @@ reason_codes! {
         "The node has not been heard for longer than its heartbeats allow.";
     NodeNeverReported = "NodeNeverReported", Info..=Warn, "a42f279ba37a510aa8690e0f79742421",
         "The node enrolled and has not reported yet.";
+    NodeRetired = "NodeRetired", Info..=Info, "7828abe8ac3f425cac42a074a52d850d",
+        "The node is silent, and its virtual machine was deleted at Harvester.";
     ConfigAccepted = "ConfigAccepted", Ok..=Ok, "3352e66a58dd53c6999ed78540731132",
         "The configuration as written is in force.";
     ConfigRejected = "ConfigRejected", Warn..=Error, "00370558ef7259f092ef80c279819f03",

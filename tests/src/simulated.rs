@@ -161,6 +161,12 @@ impl Operator {
         self.token(fields).await
     }
 
+    /// A new pool token of a cluster that admits machines which Harvester shows, and no others without approval.
+    pub async fn seen_vm_token(&self, pattern: &str, cluster: &str) -> anyhow::Result<String> {
+        let fields = serde_json::json!({ "tokenKind": "pool", "namePattern": pattern, "cluster": cluster, "admitSeenVm": true });
+        self.token(fields).await
+    }
+
     /// A new token that admits one machine.
     pub async fn once_token(&self) -> anyhow::Result<String> {
         self.token(serde_json::json!({ "tokenKind": "once" })).await

@@ -174,6 +174,10 @@ struct CreateArgs {
     /// New nodes an hour that the pattern admits without approval; 0 means that each waits for `outrider approve`.
     #[arg(long, value_name = "N", default_value_t = 0, requires = "name_pattern")]
     rate_per_hour: u32,
+    /// Admit a machine without approval when Harvester shows it: one running VM of this name with its MAC or system UUID, which
+    /// no living node is.
+    #[arg(long, requires_all = ["pool", "name_pattern"])]
+    admit_seen_vm: bool,
     /// Cluster its nodes are shown under.
     #[arg(long, value_name = "NAME", default_value = "")]
     cluster: String,

@@ -69,6 +69,7 @@ fn request(args: CreateArgs) -> TokenRequest {
         uses: args.uses,
         name_pattern: args.name_pattern,
         rate_per_hour: args.rate_per_hour,
+        admit_seen_vm: args.admit_seen_vm,
         cluster: args.cluster,
     }
 }

@@ -24,8 +24,21 @@ pub struct Candidate<'a> {
     pub identity: &'a Identity,
     /// What it shows.
     pub token: &'a TokenKind,
-    /// Whether a pool token's pattern and rate admit one more node now.
-    pub within_rate: bool,
+    /// What lets it in without an operator, where its token is a pool's.
+    pub admits: Admits,
+}
+
+/// What lets a pool token's machine in without an operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Admits {
+    /// The token's pattern and rate have room.
+    Rate,
+    /// Harvester shows it and nobody is it.
+    Seen,
+    /// Harvester was asked and does not vouch for it, for the reason; the rate has no room either.
+    NotSeen(String),
+    /// The rate has no room.
+    Nothing,
 }
 
 /// A node that shares its uid, name, key or a mark.
@@ -158,10 +171,20 @@ pub fn decide(candidate: &Candidate<'_>, holders: &[Holder<'_>], now: Timestamp)
     if known == Some(Enrolment::Approved) {
         return Admission::Reissue { supersedes };
     }
-    if known == Some(Enrolment::Pending) {
-        doubts.get_or_insert_with(|| "it asked before and has not been approved".to_owned());
-    } else if pool && !candidate.within_rate {
-        doubts.get_or_insert_with(|| "the token's rate admits no more nodes this hour".to_owned());
+    match &candidate.admits {
+        _ if !pool && known.is_none() => {}
+        // What was missing when it asked may be there by now.
+        Admits::Seen => {}
+        Admits::NotSeen(why) => {
+            doubts.get_or_insert_with(|| why.clone());
+        }
+        _ if known == Some(Enrolment::Pending) => {
+            doubts.get_or_insert_with(|| "it asked before and has not been approved".to_owned());
+        }
+        Admits::Rate => {}
+        Admits::Nothing => {
+            doubts.get_or_insert_with(|| "the token's rate admits no more nodes this hour".to_owned());
+        }
     }
     match doubts {
         None => Admission::Admit { supersedes },
@@ -214,7 +237,7 @@ mod tests {
             .collect();
         let (name, key_hash, identity) = &case.asks;
         let candidate =
-            Candidate { uid: "new", name, key_hash, identity, token: &case.token, within_rate: true };
+            Candidate { uid: "new", name, key_hash, identity, token: &case.token, admits: Admits::Rate };
         match decide(&candidate, &holders, now) {
             Admission::Reissue { supersedes } => {
                 format!("reissue {}", supersedes.join(",")).trim_end().into()
@@ -408,6 +431,46 @@ mod tests {
     }
 
     #[test]
+    fn who_is_seen_takes_no_place_and_one_that_waited_is_let_in() {
+        let (me, other) = (identity("m", "u", "b"), identity("m2", "u2", "b2"));
+        let of = |admits: Admits, holder: Option<(&str, &Identity, Enrolment, i64)>| {
+            let candidate = Candidate {
+                uid: "new",
+                name: "n",
+                key_hash: "k",
+                identity: &me,
+                token: &TokenKind::Pool,
+                admits,
+            };
+            let holders = holder.map(|(uid, identity, enrolment, silence)| Holder {
+                uid,
+                name: "n",
+                key_hash: if uid == "new" { "k" } else { "k2" },
+                identity,
+                enrolment,
+                heard: Timestamp::from_seconds(NOW - silence),
+                silent_after: Duration::from_secs(90),
+            });
+            decide(&candidate, holders.as_slice(), Timestamp::from_seconds(NOW))
+        };
+        let waits = |admission: &Admission| matches!(admission, Admission::Pend { .. });
+        let not_seen = || Admits::NotSeen("nobody sees it".to_owned());
+        assert!(matches!(of(Admits::Seen, None), Admission::Admit { .. }));
+        assert!(matches!(of(not_seen(), None), Admission::Pend { why, .. } if why == "nobody sees it"));
+        let pending = Some(("new", &me, Enrolment::Pending, 0));
+        assert!(matches!(of(Admits::Seen, pending), Admission::Admit { .. }));
+        assert!(waits(&of(not_seen(), pending)) && waits(&of(Admits::Rate, pending)));
+        // Taking the place of another machine of its name, or of a revoked one, is an operator's to allow.
+        assert!(matches!(
+            of(Admits::Seen, Some(("x", &other, Enrolment::Approved, 1))),
+            Admission::Refuse { .. }
+        ));
+        assert!(waits(&of(Admits::Seen, Some(("x", &other, Enrolment::Approved, 900)))));
+        assert!(waits(&of(Admits::Seen, Some(("x", &me, Enrolment::Approved, 1)))));
+        assert!(waits(&of(Admits::Seen, Some(("x", &me, Enrolment::Revoked, 1)))));
+    }
+
+    #[test]
     fn a_spent_rate_makes_a_request_and_nothing_else() {
         let me = identity("m", "u", "b");
         let candidate = Candidate {
@@ -416,7 +479,7 @@ mod tests {
             key_hash: "k",
             identity: &me,
             token: &TokenKind::Pool,
-            within_rate: false,
+            admits: Admits::Nothing,
         };
         assert!(matches!(decide(&candidate, &[], Timestamp::from_seconds(NOW)), Admission::Pend { .. }));
     }

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use outrider_protocol::{EnrollRequest, EnrollResponse, RenewRequest, Timestamp, TokenKind, TypeMeta};
 
-use super::admission::{Admission, Candidate, Holder, decide};
-use super::index::Known;
+use super::admission::{Admission, Admits, Candidate, Holder, decide};
+use super::index::{Index, Known};
 use super::registrar::{Registrar, decode, encode, standing};
 use super::tokens::name_problem;
+use super::vouching::{Asks, SeenVm, shares_mark, vouch};
 use super::{EnrolError, Enrolment, NodeRecord, TokenRecord, TokenText};
 use crate::pki::{Issued, PeerCertificate, VerifiedRequest};
 use crate::store::{Expect, StoreError};
@@ -60,10 +61,15 @@ impl Registrar {
             (Admission::Refuse { what, holder }, _) => Err(self.in_use(what, &holder, asked.now)),
             (Admission::Barred { holder }, _) => Err(self.barred(&holder)),
             (_, Some(record)) => self.store_new(asked, record).await,
-            (Admission::Pend { .. }, None) => Ok(self.wait(asked)),
-            (Admission::Reissue { supersedes } | Admission::Admit { supersedes }, None) => {
+            (Admission::Pend { why, .. }, None) => {
+                self.note_why(asked, &why).await?;
+                Ok(self.wait(asked))
+            }
+            (Admission::Admit { supersedes }, None) => {
+                self.admit_waiting(asked).await?;
                 self.reissue(asked, &supersedes).await
             }
+            (Admission::Reissue { supersedes }, None) => self.reissue(asked, &supersedes).await,
         }
     }
 
@@ -80,8 +86,9 @@ impl Registrar {
         }
         let mut related = index.related(uid, &request.node.name, &asked.key_hash, &request.identity);
         related.retain(|other| known || other.record.uid != *uid);
-        let within_rate = index.within_rate(&token.id, token.rate_per_hour, *now);
-        let decision = self.decide(asked, &related, within_rate);
+        let admits = self.admits(asked, &index);
+        let is_seen = admits == Admits::Seen;
+        let decision = self.decide(asked, &related, admits);
         let (enrolment, why, supersedes) = match &decision {
             Admission::Admit { supersedes } => (Enrolment::Approved, "", supersedes),
             Admission::Pend { why, supersedes } => (Enrolment::Pending, why.as_str(), supersedes),
@@ -98,12 +105,76 @@ impl Registrar {
             .iter()
             .map(|other| &other.record)
             .find(|record| record.name == request.node.name && supersedes.contains(&record.uid));
-        let record = new_record(asked, enrolment, why, supersedes, predecessor);
+        let mut record = new_record(asked, enrolment, why, supersedes, predecessor);
+        // The rate is for those whom nobody vouches for.
+        record.admitted_by_rate &= !is_seen;
         index.insert(Arc::new(record.clone()), 0);
         Ok((decision, Some(record)))
     }
 
-    fn decide(&self, asked: &Asked<'_>, related: &[Known], within_rate: bool) -> Admission {
+    /// What lets a machine in without an operator: Harvester's word where its token goes by that, or else the rate.
+    fn admits(&self, asked: &Asked<'_>, index: &Index) -> Admits {
+        let Asked { request, token, uid, now, .. } = asked;
+        let has_room =
+            !token.name_pattern.is_empty() && index.within_rate(&token.id, token.rate_per_hour, *now);
+        if !token.admit_seen_vm {
+            return if has_room { Admits::Rate } else { Admits::Nothing };
+        }
+        let seen = match self.witness() {
+            Some(witness) => witness.machines_of(&request.identity),
+            None => Err("this coordinator reads none (--harvester-kubeconfig)".to_owned()),
+        };
+        let claimed = |vm: &SeenVm| {
+            let is_other =
+                |known: &&Known| known.record.uid != *uid && shares_mark(&known.record.identity, vm);
+            let lives = |known: &&Known| {
+                known.record.enrolment == Enrolment::Approved
+                    && now.since(self.heard(known)) < self.silent_after(known)
+            };
+            index.all().filter(is_other).find(lives).map(|known| known.record.name.clone())
+        };
+        let cluster = cluster(token, request);
+        let asks = Asks { name: &request.node.name, cluster: &cluster, identity: &request.identity };
+        match vouch(asks, seen.as_deref().map_err(String::as_str), claimed) {
+            Ok(machine) => {
+                log::info!("machine {machine} at Harvester vouches for {} ({uid})", request.node.name);
+                Admits::Seen
+            }
+            Err(_) if has_room => Admits::Rate,
+            Err(why) => Admits::NotSeen(why),
+        }
+    }
+
+    /// What is missing of a machine that waits may be another thing than when it asked first.
+    async fn note_why(&self, asked: &Asked<'_>, why: &str) -> Result<(), EnrolError> {
+        if asked.token.admit_seen_vm {
+            self.update(&asked.uid, |record| {
+                if record.enrolment == Enrolment::Pending {
+                    why.clone_into(&mut record.pending_why);
+                }
+                Ok(())
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// A machine that waited for approval, and is vouched for by now.
+    async fn admit_waiting(&self, asked: &Asked<'_>) -> Result<(), EnrolError> {
+        let record = self
+            .update(&asked.uid, |record| {
+                if record.enrolment == Enrolment::Pending {
+                    record.enrolment = Enrolment::Approved;
+                    record.pending_why.clear();
+                }
+                standing(record)
+            })
+            .await?;
+        self.say_enrolled(&record);
+        Ok(())
+    }
+
+    fn decide(&self, asked: &Asked<'_>, related: &[Known], admits: Admits) -> Admission {
         let holders: Vec<Holder<'_>> = related
             .iter()
             .map(|known| Holder {
@@ -122,7 +193,7 @@ impl Registrar {
             key_hash: &asked.key_hash,
             identity: &asked.request.identity,
             token: &asked.token.kind,
-            within_rate: within_rate && !asked.token.name_pattern.is_empty(),
+            admits,
         };
         decide(&candidate, &holders, asked.now)
     }

@@ -6,7 +6,8 @@
 //! is where two living machines with one identity show themselves.
 //!
 //! The pieces, from pure to busy: [`token`](TokenText) (the text), [`admission`] (may this machine have this name: a
-//! function over what is known), [`clones`] (is this one machine or two: a function over sightings), [`NodeRecord`] and
+//! function over what is known), [`vouching`] (does Harvester
+//! vouch for it), [`clones`] (is this one machine or two: a function over sightings), [`NodeRecord`] and
 //! [`TokenRecord`] (what is stored), [`Registrar`] (all of it together, over a [`Store`](crate::store::Store)).
 //!
 //! **Idempotent without a ledger.** A node's uid is derived from token id and public-key hash, and the uses of a token
@@ -25,6 +26,7 @@ mod record;
 mod registrar;
 mod token;
 mod tokens;
+pub mod vouching;
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use super::index::{Index, Known};
 use super::operators::Operators;
+use super::vouching::Witness;
 use super::{Ended, EnrolError, Enrolment, NodeRecord, Operator, TokenText};
 use crate::pki::{Authority, PeerCertificate};
 use crate::store::{self, Expect, Store, StoreError};
@@ -91,6 +92,8 @@ pub struct Registrar {
     pub(super) started_at: Timestamp,
     index: RwLock<Index>,
     operators: Operators,
+    /// Who sees virtual machines from outside, where somebody does.
+    witness: OnceLock<Arc<dyn Witness>>,
     /// The file of the first operator token, once it was asked for.
     operator_file: Mutex<Option<PathBuf>>,
     departures: broadcast::Sender<Departure>,
@@ -125,6 +128,7 @@ impl Registrar {
             started_at: now,
             index: RwLock::new(index),
             operators,
+            witness: OnceLock::new(),
             operator_file: Mutex::default(),
             departures: broadcast::Sender::new(DEPARTURES),
             unsaved: Mutex::default(),
@@ -184,6 +188,15 @@ impl Registrar {
 
     pub(super) fn index_mut(&self) -> RwLockWriteGuard<'_, Index> {
         self.index.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has `witness` asked for machines of tokens that admit those that are seen.
+    pub fn ask_witness(&self, witness: Arc<dyn Witness>) {
+        let _ = self.witness.set(witness);
+    }
+
+    pub(super) fn witness(&self) -> Option<&dyn Witness> {
+        self.witness.get().map(|witness| &**witness)
     }
 
     /// Nodes whose connections are to be closed, from now on.

@@ -42,6 +42,9 @@ pub struct TokenRecord {
     /// Nodes an hour that a pool token admits without an operator.
     #[serde(default)]
     pub rate_per_hour: u32,
+    /// Whether a machine that Harvester shows, and that no living node is, is admitted without an operator.
+    #[serde(default)]
+    pub admit_seen_vm: bool,
     /// Cluster its nodes are shown under; empty: what they say.
     #[serde(default)]
     pub cluster: String,
@@ -100,6 +103,16 @@ impl TokenRecord {
         if !once && request.rate_per_hour != 0 && request.name_pattern.is_empty() {
             return bad("namePattern", "a rate admits by name: give a pattern such as pool1-*".to_owned());
         }
+        if request.admit_seen_vm && once {
+            return bad(
+                "admitSeenVm",
+                "only a pool token asks; a once token admits whoever holds it".to_owned(),
+            );
+        }
+        if request.admit_seen_vm && request.name_pattern.is_empty() {
+            let problem = "machines are admitted by name as well: give a pattern such as pool1-*".to_owned();
+            return bad("namePattern", problem);
+        }
         let life = request.ttl_seconds.map(Duration::from_secs).or(once.then_some(DEFAULT_LIFE));
         Ok(Self {
             id: text.id.clone(),
@@ -110,6 +123,7 @@ impl TokenRecord {
             uses: request.uses.or(once.then_some(1)),
             name_pattern: request.name_pattern.clone(),
             rate_per_hour: request.rate_per_hour,
+            admit_seen_vm: request.admit_seen_vm,
             cluster: request.cluster.clone(),
             revoked_at: None,
         })
@@ -126,6 +140,7 @@ impl TokenRecord {
             uses_left: self.uses.map(|uses| uses.saturating_sub(used)),
             name_pattern: self.name_pattern.clone(),
             rate_per_hour: self.rate_per_hour,
+            admit_seen_vm: self.admit_seen_vm,
             cluster: self.cluster.clone(),
             revoked: self.revoked_at.is_some(),
             token: String::new(),
@@ -345,6 +360,7 @@ mod tests {
             uses: None,
             name_pattern: String::new(),
             rate_per_hour: 0,
+            admit_seen_vm: false,
             cluster: String::new(),
         };
         let cases = [
@@ -364,6 +380,11 @@ mod tests {
             (
                 TokenRequest { name_pattern: "-a*".to_owned(), ..base.clone() },
                 "namePattern: no node's name begins",
+            ),
+            (TokenRequest { admit_seen_vm: true, ..base.clone() }, "admitSeenVm"),
+            (
+                TokenRequest { token_kind: TokenKind::Pool, admit_seen_vm: true, ..base.clone() },
+                "namePattern",
             ),
             (TokenRequest { token_kind: TokenKind::Pool, rate_per_hour: 3, ..base.clone() }, "namePattern"),
         ];

@@ -12,7 +12,7 @@ use outrider_protocol::{
     TypeMeta,
 };
 
-use super::Node;
+use super::{Node, Retired};
 use crate::enrol::NodeRecord;
 
 /// A cluster.
@@ -145,7 +145,15 @@ impl Cluster {
                 let ready = if owes { Status::Unknown } else { inner.heard() };
                 let received = inner.report.as_ref().and_then(|r| r.received(now, elapsed));
                 let heard = node.heard_at().map(|at| now.before(elapsed.saturating_sub(at)));
-                Known { record: inner.record.clone(), ready, state: inner.state().cloned(), received, heard }
+                let retired = inner.retired_as().cloned();
+                Known {
+                    record: inner.record.clone(),
+                    ready,
+                    state: inner.state().cloned(),
+                    received,
+                    heard,
+                    retired,
+                }
             })
             .collect();
         known.sort_by(|a, b| a.record.name.cmp(&b.record.name));
@@ -205,7 +213,7 @@ impl Cluster {
         ClusterView {
             meta: TypeMeta::new("Cluster"),
             name: self.name.to_string(),
-            nodes: known.iter().map(|k| k.record.name.clone()).collect(),
+            nodes: known.iter().filter(|k| k.retired.is_none()).map(|k| k.record.name.clone()).collect(),
             conditions: self.judged().conditions.clone(),
             etcd: picture(&views, now),
             paths: matrices(&views),
@@ -220,6 +228,7 @@ struct Known {
     state: Option<Arc<NodeState>>,
     received: Option<Received>,
     heard: Option<Timestamp>,
+    retired: Option<Arc<Retired>>,
 }
 
 impl Known {
@@ -240,6 +249,7 @@ impl Known {
             network: state.and_then(|s| s.network.as_ref()),
             received: self.received,
             heard: self.heard,
+            retired: self.retired.as_deref().map(|retired| retired.machine.as_str()),
             addresses: state.map_or(&[], |s| s.identity.addresses.as_slice()),
             paths: state.map_or(&[], |s| s.paths.as_slice()),
         }

@@ -4,10 +4,12 @@
 //! heartbeat. After a restart of the coordinator nobody was heard "in this run", so the count begins at the restart:
 //! a coordinator that was away must not call the whole fleet silent.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use outrider_diagnosis::Finding;
 use outrider_protocol::{Condition, ConditionType, ReasonCode, Severity, Status, Timestamp};
+use serde::{Deserialize, Serialize};
 
 /// The interval assumed of a node that has not announced one.
 pub(crate) const DEFAULT_INTERVAL: Duration = Duration::from_secs(30);
@@ -21,7 +23,7 @@ const SKEW_WARNS_AFTER: Duration = Duration::from_secs(30);
 const SILENCE_IS_ERROR: Duration = Duration::from_secs(300);
 
 /// What is known of a node's voice.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Hearing {
     /// Time since it was last heard in this run or, when it was not, since the coordinator began to listen for it.
     pub(crate) quiet: Duration,
@@ -37,6 +39,20 @@ pub(crate) struct Hearing {
     pub(crate) enrolled_at: Timestamp,
     /// Its clock minus ours when it enrolled, in milliseconds.
     pub(crate) clock_skew_ms: i64,
+    /// Its virtual machine was deleted.
+    pub(crate) retired: Option<Arc<Retired>>,
+}
+
+/// What is known of the virtual machine of a node, once it is gone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Retired {
+    /// `namespace/name` at Harvester.
+    pub(crate) machine: String,
+    /// UID of the `VirtualMachine`.
+    pub(crate) vm_uid: String,
+    /// When it was first seen not to be there any more.
+    pub(crate) gone_at: Timestamp,
 }
 
 /// After so long nothing heard is silence. One that was lost by its peers and owes an answer is given one interval.
@@ -47,6 +63,11 @@ pub(crate) fn limit(interval: Duration, silent_after: u32, is_lost: bool) -> Dur
 /// The finding `Ready=Unknown` of a node that is not heard; `None` while it is.
 pub(crate) fn judge(hearing: &Hearing, silent_after: u32, now: Timestamp) -> Option<Finding> {
     let limit = limit(hearing.interval, silent_after, hearing.is_lost);
+    if let Some(retired) =
+        hearing.retired.as_deref().filter(|_| hearing.last_seen.is_none() || hearing.quiet > limit)
+    {
+        return Some(judge_retired(hearing, retired, now));
+    }
     let Some(last_seen) = hearing.last_seen else {
         let waited = now.since(hearing.enrolled_at);
         let skew = Duration::from_millis(hearing.clock_skew_ms.unsigned_abs());
@@ -92,6 +113,22 @@ pub(crate) fn judge(hearing: &Hearing, silent_after: u32, now: Timestamp) -> Opt
     let advice = "Is the machine on, and its network? On it: outrider-agent status, journalctl -u outrider-agent. \
                   The other conditions show what was last reported, with its age.";
     Some(finding(severity, ReasonCode::NodeSilent, message, advice, now))
+}
+
+/// One that is silent because there is no machine any more: nobody's trouble.
+fn judge_retired(hearing: &Hearing, retired: &Retired, now: Timestamp) -> Finding {
+    let last = match hearing.last_seen {
+        Some(at) => format!("the node was last heard {} ago", words(now.since(at))),
+        None => "the node was never heard".to_owned(),
+    };
+    let message = format!(
+        "Its machine {} was deleted at Harvester (seen {} ago), and {last}: it is retired, and its cluster does not wait for it.",
+        retired.machine,
+        words(now.since(retired.gone_at)),
+    );
+    let advice = "Nothing is to be done. outrider revoke NODE takes it off the lists for good; an etcd member that it left behind is \
+                  named by its cluster's EtcdMembership.";
+    finding(Severity::Info, ReasonCode::NodeRetired, message, advice, now)
 }
 
 fn finding(
@@ -146,6 +183,7 @@ mod tests {
             is_lost: false,
             enrolled_at: Timestamp::from_seconds(NOW - 10_000),
             clock_skew_ms: 0,
+            retired: None,
         }
     }
 
@@ -172,6 +210,25 @@ mod tests {
         let (_, reason, message) = judged(&lost(11)).unwrap();
         assert_eq!(reason, ReasonCode::NodeSilent);
         assert!(message.contains("11 s") && message.contains("two other nodes"), "{message}");
+    }
+
+    #[test]
+    fn one_whose_machine_is_deleted_is_retired_while_it_is_silent() {
+        let machine = Retired {
+            machine: "prod/n1".to_owned(),
+            vm_uid: "u".to_owned(),
+            gone_at: Timestamp::from_seconds(NOW - 120),
+        };
+        let of = |quiet| Hearing { retired: Some(Arc::new(machine.clone())), ..hearing(quiet) };
+        assert_eq!(judged(&of(30)), None, "it is heard");
+        let (severity, reason, message) = judged(&of(900)).unwrap();
+        assert_eq!((severity, reason), (Severity::Info, ReasonCode::NodeRetired));
+        assert!(
+            message.contains("prod/n1") && message.contains("2 min 0 s") && message.contains("15 min 0 s"),
+            "{message}"
+        );
+        let never = Hearing { last_seen: None, ..of(5) };
+        assert!(judged(&never).unwrap().2.contains("never heard"));
     }
 
     #[test]

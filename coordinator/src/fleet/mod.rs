@@ -27,6 +27,7 @@ pub(crate) use announce::Announcements;
 pub(crate) use clock::Clock;
 pub(crate) use cluster::Cluster;
 pub(crate) use coalesced::Coalesced;
+pub(crate) use hearing::Retired;
 pub(crate) use node::{LastReport, Node};
 
 use crate::enrol::{Enrolment, NodeRecord};
@@ -201,6 +202,16 @@ impl Fleet {
             self.judge_silence_of(&node, self.clock.elapsed(), self.clock.now());
         }
         node
+    }
+
+    /// Takes over whether a node's virtual machine is deleted.
+    pub(crate) fn retire(&self, uid: &str, retired: Option<Arc<Retired>>) {
+        let Some(node) = self.by_uid(uid) else { return };
+        node.inner().retired = retired;
+        // It says so, or no longer, from the next look at who is silent on.
+        if let Some(home) = node.inner().home.clone() {
+            self.cluster_changed(&home);
+        }
     }
 
     /// Forgets a node that the store no longer has.

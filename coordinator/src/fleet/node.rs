@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use super::hearing::{self, Hearing};
+use super::hearing::{self, Hearing, Retired};
 use super::saver::SavedNode;
 use super::{Cluster, probes};
 use crate::enrol::{Enrolment, NodeRecord};
@@ -123,6 +123,8 @@ pub(crate) struct Inner {
     pub(crate) silence: Option<Box<Latch>>,
     /// `IdentityUnique` as the coordinator judges it, once there was doubt.
     pub(crate) identity: Option<Box<Latch>>,
+    /// Its virtual machine was deleted, and it has not been heard since.
+    pub(crate) retired: Option<Arc<Retired>>,
 }
 
 impl Node {
@@ -153,6 +155,7 @@ impl Node {
                 report: saved.report.map(Box::new),
                 silence: saved.silence.map(Box::new),
                 identity: saved.identity.map(Box::new),
+                retired: None,
             }),
         })
     }
@@ -333,6 +336,7 @@ impl Node {
             is_lost: self.is_lost(elapsed, deaf_until),
             enrolled_at: inner.record.enrolled_at,
             clock_skew_ms: inner.record.clock_skew_ms,
+            retired: inner.retired.clone(),
         }
     }
 
@@ -403,6 +407,11 @@ impl Inner {
     /// Whether it is heard, whatever it says of itself.
     pub(crate) fn heard(&self) -> Status {
         if self.silence.is_some() { Status::Unknown } else { Status::True }
+    }
+
+    /// Its deleted machine, while it is silent: nothing waits for it then.
+    pub(crate) fn retired_as(&self) -> Option<&Arc<Retired>> {
+        self.retired.as_ref().filter(|_| self.silence.is_some())
     }
 
     /// `Ready` in force: the coordinator's while the node is not heard, else the node's own. Of a node that may not

@@ -53,7 +53,7 @@ impl Fleet {
 fn has_network(node: &Node) -> bool {
     let inner = node.inner();
     let network = inner.state().and_then(|state| state.network.as_ref());
-    !inner.is_simulated() && network.is_some_and(|n| !n.addresses.is_empty())
+    !inner.is_simulated() && inner.retired_as().is_none() && network.is_some_and(|n| !n.addresses.is_empty())
 }
 
 fn peer(node: &Node) -> Option<Peer> {

@@ -46,14 +46,14 @@ pub(crate) async fn keep(harvester: Arc<Harvester>, fleet: Arc<Fleet>, registrar
 }
 
 /// A node as it is compared and shown beside a machine. Copied out: no lock of a node is held while machines are judged.
-struct Known {
-    uid: Arc<str>,
+pub(super) struct Known {
+    pub(super) uid: Arc<str>,
     name: Arc<str>,
     cluster: String,
     macs: Vec<String>,
     system_uuid: String,
     is_pending: bool,
-    last_seen: Option<Timestamp>,
+    pub(super) last_seen: Option<Timestamp>,
     heard: Status,
     guest_agent: Option<Condition>,
 }
@@ -153,6 +153,11 @@ impl Harvester {
         }
         judged.ignored = inventory.machines.len().saturating_sub(machines.len());
         judged.settle(machines, &inventory, fleet, now);
+        let is_machine = |identified: &Identified| match identified {
+            Identified::Is { node, .. } => nodes.get(*node).map(|node| &*node.uid),
+            _ => None,
+        };
+        judged.take_back(&nodes, &identified.iter().filter_map(is_machine).collect(), fleet);
         judged.judge_pools(&inventory, &clusters, fleet, now);
     }
 }
@@ -291,6 +296,7 @@ impl Judged {
                 seen.as_ref().filter(|seen| self.is_same_scope && seen.is_gone(key, inventory))
             {
                 self.depart(key, seen, true, now);
+                self.retire(key, seen, fleet, now);
             }
         }
         let known = known.into_iter().map(|(key, latches, _)| (key, latches));

@@ -3,7 +3,7 @@
 //! The tour: [`access`] makes a client of the kubeconfig, and of the next one that is put in its place; [`reading`] lists and
 //! watches one resource, [`failure`] says in words why it could not; [`inventory`] holds what was read and remembers what
 //! must outlive a flap; [`keeper`] is the loop that says which node each machine is, judges and latches; [`seen`] remembers
-//! what a machine was when it is gone, [`pools`] what became of the machines of each node pool. What Rancher wants of pools is
+//! what a machine was when it is gone, [`witness`] tells enrolment of one that asks, [`pools`] what became of the machines of each node pool. What Rancher wants of pools is
 //! read by the same code, where a kubeconfig of its cluster is given as well. Without a kubeconfig nothing of this runs.
 
 mod access;
@@ -12,8 +12,10 @@ mod inventory;
 mod keeper;
 mod pools;
 mod reading;
+mod retired;
 mod seen;
 mod view;
+mod witness;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -29,10 +31,13 @@ use inventory::{Inventory, Machine};
 use pools::{Key, Pool};
 use seen::StoredMachine;
 
+use crate::fleet::Retired;
+
 pub(crate) use keeper::keep;
 pub(crate) use pools::POOLS;
 use reading::Resource;
 pub(crate) use reading::read;
+pub(crate) use retired::RETIRED;
 pub(crate) use seen::Stored;
 pub(crate) use view::Readable;
 
@@ -68,6 +73,8 @@ pub(crate) struct Left {
     pub(crate) machines: BTreeMap<Arc<str>, Stored>,
     /// Pools by `cluster/pool`.
     pub(crate) pools: BTreeMap<String, Pool>,
+    /// Nodes whose machines are deleted, by uid.
+    pub(crate) retired: BTreeMap<Arc<str>, Retired>,
 }
 
 /// What is known of Harvester.
@@ -97,6 +104,10 @@ struct Judged {
     /// Machines of an earlier run, until they are read.
     stored: BTreeMap<Arc<str>, StoredMachine>,
     pools: BTreeMap<Key, Pool>,
+    /// Nodes whose machines are deleted, by uid.
+    retired: BTreeMap<Arc<str>, Arc<Retired>>,
+    /// The fleet was told of those of an earlier run.
+    is_told: bool,
     /// Documents that are newer than the store's, by their key there; `None` of what is no more.
     unsaved: BTreeMap<String, Option<Vec<u8>>>,
     /// VMs of others that were left alone.
@@ -111,13 +122,14 @@ impl Harvester {
         let of_pool = |(key, pool): (String, Pool)| {
             key.split_once('/').map(|(cluster, name)| ((cluster.to_owned(), name.to_owned()), pool))
         };
+        let retired = left.retired.into_iter().map(|(uid, retired)| (uid, Arc::new(retired))).collect();
         let pools = left.pools.into_iter().filter_map(of_pool).collect();
         Arc::new(Self {
             access: Access::new(options.kubeconfig, options.namespaces),
             inventory: Mutex::new(Inventory::new(rancher.is_some())),
             rancher,
             clusters: options.clusters,
-            judged: Mutex::new(Judged { stored, pools, ..Judged::default() }),
+            judged: Mutex::new(Judged { stored, pools, retired, ..Judged::default() }),
             bell: Notify::new(),
         })
     }

@@ -211,7 +211,10 @@ fn match_wanted(
                 )
             }
             Err(why) => {
-                doubtful.insert(key.0.clone());
+                // A machine set that is told in full is no other pool's; a long one is labelled with a hash.
+                if pool.machine_set.is_empty() || pool.machine_set.starts_with("hash_") {
+                    doubtful.insert(key.0.clone());
+                }
                 Wanted::Unknown(why)
             }
         };
@@ -293,5 +296,83 @@ impl Pool {
             conditions: latched.latches.iter().map(|latch| latch.condition.clone()).collect(),
         });
         self.latches = latched.latches;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(uid: &str) -> Seen {
+        Seen { uid: uid.into(), cluster: "prod".into(), pool: "pool1".into(), ..Seen::default() }
+    }
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_seconds(seconds)
+    }
+
+    #[test]
+    fn one_that_appears_stands_for_the_first_that_went() {
+        let mut pool = Pool::default();
+        let leaving = Seen { leaving: Some(at(10)), ..seen("a") };
+        pool.depart("prod/a", &leaving, false, at(10));
+        pool.depart("prod/b", &seen("b"), true, at(20));
+        pool.appear("prod/c");
+        pool.depart("prod/a", &leaving, true, at(30));
+        let told: Vec<_> =
+            pool.departures.iter().map(|d| (&*d.machine, &*d.replaced_by, d.gone_at)).collect();
+        assert_eq!(told, [("prod/a", "prod/c", Some(at(30))), ("prod/b", "", Some(at(20)))]);
+        assert_eq!(pool.departures[0].leaving_since, at(10));
+        pool.appear("prod/d");
+        pool.appear("prod/e");
+        assert_eq!(pool.departures[1].replaced_by, "prod/d");
+        pool.expire(at(3615));
+        assert_eq!(pool.departures.len(), 1, "an hour later");
+        for n in 0..300 {
+            pool.depart("prod/x", &seen(&n.to_string()), true, at(n));
+        }
+        assert_eq!(pool.departures.len(), MOST_DEPARTURES);
+        // As it is stored, and read again.
+        let again: Pool = serde_json::from_slice(&serde_json::to_vec(&pool).unwrap()).unwrap();
+        assert_eq!(again.departures, pool.departures);
+    }
+
+    fn of(pool: &str, quantity: Option<u32>, on_harvester: bool) -> WantedPool {
+        WantedPool {
+            namespace: "f".into(),
+            cluster: "prod".into(),
+            pool: pool.into(),
+            quantity,
+            on_harvester,
+        }
+    }
+
+    #[test]
+    fn pools_without_machines_are_those_of_harvester_whose_cluster_is_known_and_clear() {
+        let key = |pool: &str| ("prod".to_owned(), pool.to_owned());
+        let clusters = BTreeSet::from(["prod".to_owned()]);
+        let all = vec![of("pool1", Some(3), true), of("empty", Some(2), true), of("cloud", Some(2), false)];
+        let known = |pool: &str| BTreeMap::from([(key(pool), Pool::default())]);
+        let words = |found: &BTreeMap<Key, Wanted>| {
+            let word = |wanted: &Wanted| match wanted {
+                Wanted::NotRead => "not read".to_owned(),
+                Wanted::Unknown(_) => "unknown".to_owned(),
+                Wanted::Known(n) => n.to_string(),
+            };
+            found.iter().map(|(key, wanted)| format!("{}={}", key.1, word(wanted))).collect::<Vec<_>>()
+        };
+        let mut pools = known("pool1");
+        let found = match_wanted(&mut pools, &Some(Ok(all.clone())), &clusters);
+        assert_eq!(words(&found), ["empty=2", "pool1=3"]);
+        // The pool of these machines may be any of those that are wanted.
+        let found = match_wanted(&mut known("hash_abc_z"), &Some(Ok(all.clone())), &clusters);
+        assert_eq!(words(&found), ["hash_abc_z=unknown"]);
+        let found = match_wanted(&mut known("pool1"), &Some(Ok(all)), &BTreeSet::new());
+        assert_eq!(words(&found), ["pool1=3"], "a cluster of nobody here");
+        assert_eq!(
+            words(&match_wanted(&mut known("pool1"), &Some(Err("403".to_owned())), &clusters)),
+            ["pool1=unknown"]
+        );
+        assert!(match_wanted(&mut known("pool1"), &None, &clusters).is_empty());
     }
 }

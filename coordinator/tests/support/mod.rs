@@ -83,6 +83,7 @@ impl Bed {
             uses: Some(uses),
             name_pattern: String::new(),
             rate_per_hour: 0,
+            admit_seen_vm: false,
             cluster: String::new(),
         };
         self.coordinator.create_token(&request).await.unwrap().token
@@ -103,6 +104,7 @@ impl Bed {
             uses: Some(1),
             name_pattern: String::new(),
             rate_per_hour: 0,
+            admit_seen_vm: false,
             cluster: cluster.to_owned(),
         };
         let token = self.coordinator.create_token(&request).await.unwrap().token;

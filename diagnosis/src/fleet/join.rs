@@ -31,7 +31,16 @@ pub(super) fn tally<'s>(joined: &'s Joined<'_>, list: &'s MemberList) -> Tally<'
     let voters = list.members.iter().zip(seen).enumerate().filter(|(_, (m, _))| !m.is_learner);
     let voters = voters.map(|(i, (member, seen))| {
         let without = joined.kubernetes_node(member) == outrider_protocol::Status::False;
-        let ghost = if without { Some(Ghost::WithoutNode) } else { rebuilt.ghost(i) };
+        let other = if without { Some(Ghost::WithoutNode) } else { rebuilt.ghost(i) };
+        // One that answers has a machine, whatever was deleted.
+        let is_gone = matches!(seen.health, Health::Down | Health::Unknown);
+        let retired =
+            joined.retired_of(member).filter(|_| is_gone && !matches!(other, Some(Ghost::Rebuilt { .. })));
+        let ghost = retired.map(|machine| Ghost::Retired {
+            machine: machine.to_owned(),
+            peers: names(&member.peer_urls, NAMED),
+        });
+        let ghost = ghost.or(other);
         Voter::new(member, seen, ghost)
     });
     let mut voters: Vec<Voter<'_>> = voters.collect();

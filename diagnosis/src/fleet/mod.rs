@@ -51,8 +51,10 @@ const REDUCED_SHOWN: Duration = Duration::from_secs(3);
 /// Nothing applies to a cluster none of whose nodes has etcd. `now` is the coordinator's clock.
 pub fn judge_cluster(cluster: &str, members: &[Member<'_>], now: Timestamp) -> Judgement {
     let mut out = judge_etcd(cluster, members, now);
-    neighbours::add(&mut out, cluster, members, now);
-    paths::add(&mut out, members, now);
+    // Whether anybody reaches a machine that was deleted is no question.
+    let living: Vec<Member<'_>> = members.iter().filter(|m| m.retired_as().is_none()).copied().collect();
+    neighbours::add(&mut out, cluster, &living, now);
+    paths::add(&mut out, &living, now);
     out.sorted()
 }
 

@@ -11,7 +11,7 @@ use outrider_protocol::{
 
 use super::{NAMED, join, snapshots};
 use crate::rules::etcd::quorum::Tally;
-use crate::rules::etcd::rebuilt::{has_node, kubernetes_nodes};
+use crate::rules::etcd::rebuilt::{has_node, is_of_node, kubernetes_nodes};
 use crate::rules::etcd::rivals;
 use crate::rules::etcd::view;
 use crate::wording::names;
@@ -39,6 +39,8 @@ pub struct Member<'a> {
     pub received: Option<Received>,
     /// When anything was last heard of it, a heartbeat too; `None` where nobody listens.
     pub heard: Option<Timestamp>,
+    /// Its virtual machine as `namespace/name`, where that was deleted: while the node is silent nothing waits for it.
+    pub retired: Option<&'a str>,
     /// Its own addresses with prefix length.
     pub addresses: &'a [String],
     /// Its last report of what its tries at load balancers came to.
@@ -52,6 +54,20 @@ pub struct Received {
     pub at: Timestamp,
     /// By the node's clock, when it sent it.
     pub sent_at: Timestamp,
+}
+
+impl<'a> Member<'a> {
+    /// Its deleted machine, while the node is silent.
+    pub(super) fn retired_as(&self) -> Option<&'a str> {
+        self.retired.filter(|_| self.ready != Status::True)
+    }
+}
+
+/// Id of the member that a node last reported as its own.
+fn last_member(etcd: &Fact<EtcdFacts>) -> Option<&str> {
+    let etcd = etcd.value()?;
+    let local = etcd.endpoints.iter().filter(|e| e.local).map(|e| e.member_id.as_str());
+    etcd.local_status().map(|s| s.member_id.as_str()).or_else(|| local.filter(|id| !id.is_empty()).last())
 }
 
 /// One report that counts.
@@ -172,6 +188,8 @@ pub(crate) struct Joined<'a> {
     /// Reports of nodes that belong to other clusters.
     pub(super) others: Vec<View<'a>>,
     pub(super) quiet: Vec<Quiet<'a>>,
+    /// Silent nodes whose machines were deleted, each with its machine and the id of its last member, where that was told.
+    retired: Vec<(&'a str, &'a str, &'a str)>,
     /// Names under which more than one machine was told, with how many.
     doubled: Vec<(&'a str, usize)>,
     /// The member list that counts, each member once; `None` when no report has one.
@@ -194,8 +212,13 @@ impl<'a> Joined<'a> {
     pub(super) fn of(members: &'a [Member<'a>], now: Timestamp) -> Self {
         let (sorted, doubled) = each_once(members);
         let (mut views, mut quiet) = (Vec::with_capacity(sorted.len()), Vec::new());
+        let mut retired = Vec::new();
         for m in &sorted {
             let is_silent = m.ready != Status::True;
+            if let Some(machine) = m.retired_as() {
+                retired.push((m.name, machine, m.etcd.and_then(last_member).unwrap_or_default()));
+                continue;
+            }
             let mut not_counted = |why: Cow<'a, str>| {
                 quiet.push(Quiet { node: m.name, is_silent, why, unread: None, detail: "" })
             };
@@ -242,7 +265,21 @@ impl<'a> Joined<'a> {
             }
         }
         let nodes = lists_of_nodes(&group);
-        Self { members: sorted, group, others, quiet, doubled, list, repeated, said, unnamed, nodes, at, now }
+        Self {
+            members: sorted,
+            group,
+            others,
+            quiet,
+            retired,
+            doubled,
+            list,
+            repeated,
+            said,
+            unnamed,
+            nodes,
+            at,
+            now,
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -252,6 +289,15 @@ impl<'a> Joined<'a> {
     /// The node of this name.
     pub(super) fn node(&self, name: &str) -> Option<&'a Member<'a>> {
         self.members.binary_search_by(|m| m.name.cmp(name)).ok().map(|i| self.members[i])
+    }
+
+    /// The deleted machine of the silent node that `member` was of: by what the node last told, else by the member's name.
+    pub(super) fn retired_of(&self, member: &EtcdMember) -> Option<&'a str> {
+        let told = |id: &str| !id.is_empty();
+        let by_id = self.retired.iter().find(|(_, _, id)| told(id) && *id == member.id);
+        let by_name =
+            || self.retired.iter().find(|(node, _, id)| !told(id) && is_of_node(&member.name, node));
+        by_id.or_else(by_name).map(|(_, machine, _)| *machine)
     }
 
     /// The report of the node of this name.

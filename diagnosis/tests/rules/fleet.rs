@@ -32,6 +32,7 @@ pub(crate) fn judged(nodes: &[Node]) -> Judgement {
             network: None,
             received: None,
             heard: None,
+            retired: None,
             addresses: &[],
             paths: &[],
         })

@@ -214,6 +214,7 @@ fn no_etcd_no_picture() {
         network: None,
         received: None,
         heard: None,
+        retired: None,
     };
     assert!(picture(&World { nodes: vec![node(None)] }.members(), now()).is_none());
     // Silent nodes are shown as such, and no number is made up.

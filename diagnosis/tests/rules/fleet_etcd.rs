@@ -311,6 +311,7 @@ fn regions_apart_are_against_ranchers_rule() {
         network: None,
         received: None,
         heard: None,
+        retired: None,
     });
     assert_eq!(w.membership().reason, ReasonCode::EtcdMembersExpected);
 }

@@ -23,6 +23,7 @@ pub(crate) struct Node {
     pub(crate) network: Option<NodeNetwork>,
     pub(crate) received: Option<Received>,
     pub(crate) heard: Option<Timestamp>,
+    pub(crate) retired: Option<&'static str>,
 }
 
 /// A server that is heard and tells this of etcd.
@@ -36,6 +37,7 @@ pub(crate) fn node(name: &str, etcd: EtcdFacts) -> Node {
         network: None,
         received: None,
         heard: None,
+        retired: None,
     }
 }
 
@@ -70,6 +72,7 @@ impl World {
             network: n.network.as_ref(),
             received: n.received,
             heard: n.heard,
+            retired: n.retired,
             addresses: &[],
             paths: &[],
         };

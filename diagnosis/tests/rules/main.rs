@@ -52,6 +52,7 @@ mod fleet_halves;
 mod fleet_ports;
 mod fleet_properties;
 mod fleet_reads;
+mod fleet_retired;
 mod fleet_split;
 mod fleet_world;
 mod guest_agent;

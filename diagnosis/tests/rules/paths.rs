@@ -84,6 +84,7 @@ fn members<'a>(nodes: &[Node], told: &'a [Told]) -> Vec<fleet::Member<'a>> {
         network: None,
         received: None,
         heard: None,
+        retired: None,
         addresses,
         paths,
     });

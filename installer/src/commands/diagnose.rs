@@ -312,6 +312,7 @@ fn clusters(nodes: &[NodeFacts], verdicts: &[NodeConditions], notes: &mut Vec<No
                         .and_then(|k| k.network.value()),
                     received: Some(*captured),
                     heard: None,
+                    retired: None,
                     addresses,
                     paths,
                 })

@@ -37,6 +37,7 @@ async fn create(args: TokenCreateArgs, client: &mut Client, screen: &mut Screen)
         uses: args.uses,
         name_pattern: args.name_pattern,
         rate_per_hour: args.rate_per_hour,
+        admit_seen_vm: args.admit_seen_vm,
         cluster: args.cluster,
     };
     let token: TokenView = client.post("/v1/tokens", &request).await.map_err(|e| in_our_words(e, ""))?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use outrider_protocol::{ClusterView, ConditionType, NodeView, Severity};
+use outrider_protocol::{ClusterView, ConditionType, NodeView, ReasonCode, Severity};
 
 use super::{in_short, nodes, worst_first};
 use crate::output::{Cell, Column, text};
@@ -35,9 +35,9 @@ pub(crate) fn troubled<'a>(nodes: impl IntoIterator<Item = &'a NodeView>) -> Vec
     in_trouble.map(|node| node.name.clone()).collect()
 }
 
-/// What a node that was shut out last said is nobody's trouble any more.
+/// What a node that was shut out, or whose machine is deleted, last said is nobody's trouble any more.
 fn counts(node: &NodeView) -> bool {
-    node.enrolment != "revoked"
+    node.enrolment != "revoked" && node.conditions.iter().all(|c| c.reason != ReasonCode::NodeRetired)
 }
 
 /// Columns of `outrider get clusters`.

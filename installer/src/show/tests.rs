@@ -270,6 +270,7 @@ fn some_tokens() -> Vec<TokenView> {
         uses_left,
         name_pattern: "pool1-*".to_owned(),
         rate_per_hour: 10,
+        admit_seen_vm: false,
         cluster: String::new(),
         revoked,
         token: String::new(),

@@ -178,6 +178,7 @@ async fn token(
         uses: Some(u32::try_from(count).unwrap_or(u32::MAX).saturating_add(1)),
         name_pattern: String::new(),
         rate_per_hour: 0,
+        admit_seen_vm: false,
         cluster: String::new(),
     };
     let view = coordinator.create_token(&request).await.context("cannot make an enrolment token")?;

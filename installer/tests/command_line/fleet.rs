@@ -81,6 +81,7 @@ impl Fleet {
             uses: None,
             name_pattern: String::new(),
             rate_per_hour: 0,
+            admit_seen_vm: false,
             cluster: String::new(),
         };
         let coordinator = self.coordinator.as_ref().unwrap();

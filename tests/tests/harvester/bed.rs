@@ -154,20 +154,28 @@ impl Bed {
 
     /// A kubeconfig with a fresh token of Harvester's reader, in its place.
     pub(crate) fn let_in(&self) -> Result<()> {
-        self.write_kubeconfig("harvester-reader", &self.kubeconfig)
+        self.write_kubeconfig("harvester-reader", &self.kubeconfig, None)
+    }
+
+    /// The same, whose context names a namespace.
+    pub(crate) fn let_in_to(&self, namespace: &str) -> Result<()> {
+        self.write_kubeconfig("harvester-reader", &self.kubeconfig, Some(namespace))
     }
 
     /// The same of Rancher's reader.
     pub(crate) fn let_in_to_rancher(&self) -> Result<()> {
-        self.write_kubeconfig("rancher-reader", &self.rancher_kubeconfig)
+        self.write_kubeconfig("rancher-reader", &self.rancher_kubeconfig, None)
     }
 
-    fn write_kubeconfig(&self, account: &str, to: &Path) -> Result<()> {
+    fn write_kubeconfig(&self, account: &str, to: &Path, namespace: Option<&str>) -> Result<()> {
         let path = format!("/api/v1/namespaces/outrider/serviceaccounts/{account}/token");
         let token = self.post(&path, &json!({"spec": {"expirationSeconds": 86400}}))?;
         let token = token.pointer("/status/token").and_then(Value::as_str).context("no token")?;
         let mut written: Value = serde_json::from_slice(&std::fs::read(&self.admin.kubeconfig)?)?;
         written["users"][0]["user"] = json!({"token": token});
+        if let Some(namespace) = namespace {
+            written["contexts"][0]["context"]["namespace"] = namespace.into();
+        }
         let fresh = to.with_extension("new");
         std::fs::write(&fresh, written.to_string())?;
         Ok(std::fs::rename(fresh, to)?)
@@ -178,7 +186,8 @@ impl Bed {
         tokio::task::block_in_place(|| self.coordinator.process.terminate(LIMIT))?;
         self.launch.arguments.push(format!("--rancher-kubeconfig={}", self.rancher_kubeconfig.display()));
         self.coordinator = self.launch.start().await?;
-        Ok(())
+        // Before it has read Harvester anew there are no pools to be shown.
+        self.until_source("HarvesterRead").await.map(drop)
     }
 
     /// Takes the reader's account away, and every token of it with it, and makes it anew.
@@ -355,6 +364,11 @@ impl Made<'_> {
 
     pub(crate) fn remove(&self, bed: &Bed) -> Result<()> {
         bed.delete(&self.instance())?;
+        bed.delete(&format!("/apis/kubevirt.io/v1/namespaces/prod/virtualmachines/{}", self.name))
+    }
+
+    /// Removes one that never ran.
+    pub(crate) fn remove_stopped(&self, bed: &Bed) -> Result<()> {
         bed.delete(&format!("/apis/kubevirt.io/v1/namespaces/prod/virtualmachines/{}", self.name))
     }
 

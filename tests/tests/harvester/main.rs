@@ -8,8 +8,10 @@
     reason = "a test may fail loudly"
 )]
 
+mod admission;
 mod bed;
 mod pools;
+mod retired;
 
 use std::time::{Duration, Instant};
 
@@ -38,10 +40,12 @@ async fn what_harvester_says_and_what_nodes_say() {
     let mut bed = Bed::start(&program).await.expect("a bed");
     let mut table = Table::new("Harvester's machines at a real kube-apiserver");
     let shown = async {
-        at_first(&bed, &mut table).await?;
+        let asking = at_first(&bed, &mut table).await?;
         machines(&bed, &mut table).await?;
         copies(&bed, &mut table).await?;
+        admission::rows(&bed, &asking, &mut table).await?;
         pools::rows(&mut bed, &mut table).await?;
+        retired::rows(&bed, &mut table).await?;
         rights(&bed, &mut table).await?;
         away(&mut bed, &mut table).await?;
         gone(&mut bed, &mut table).await
@@ -50,7 +54,7 @@ async fn what_harvester_says_and_what_nodes_say() {
 }
 
 /// Before anything was read there are not "no machines".
-async fn at_first(bed: &Bed, table: &mut Table) -> Result<()> {
+async fn at_first(bed: &Bed, table: &mut Table) -> Result<admission::Asking> {
     let start = Instant::now();
     let (condition, _) = bed.until_source("InvalidInput").await?;
     ensure!(
@@ -62,6 +66,7 @@ async fn at_first(bed: &Bed, table: &mut Table) -> Result<()> {
         refused.contains("HarvesterNotReadable") && refused.contains("does not mean that there is none"),
         "{refused}"
     );
+    let asking = admission::unread(bed).await?;
     bed.let_in()?;
     let (_, cleared) = bed.until_source("HarvesterRead").await?;
     ensure!(bed.machines().await?.is_empty());
@@ -72,7 +77,7 @@ async fn at_first(bed: &Bed, table: &mut Table) -> Result<()> {
         start.elapsed() - cleared,
         Some(cleared),
     );
-    Ok(())
+    Ok(asking)
 }
 
 pub(crate) fn said(condition: &outrider_protocol::Condition) -> String {

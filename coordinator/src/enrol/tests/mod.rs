@@ -105,6 +105,7 @@ impl Bed {
             uses: None,
             name_pattern: String::new(),
             rate_per_hour: 0,
+            admit_seen_vm: false,
             cluster: String::new(),
         };
         change(&mut request);

@@ -57,6 +57,10 @@ pub(crate) fn ghosts(tally: &Tally<'_>, at: Timestamp) -> Option<Finding> {
             };
             match ghost {
                 Ghost::WithoutNode => format!("{} ({state}), without a Kubernetes node", named(v)),
+                Ghost::Retired { machine, peers } => format!(
+                    "{} ({state}), at {peers}, whose machine {machine} was deleted at Harvester",
+                    named(v)
+                ),
                 Ghost::Rebuilt { node, living } => format!(
                     "{} ({state}), left over from before node {node} was built anew, whose living member is {living}",
                     named(v)
@@ -112,11 +116,13 @@ fn remove_dead(tally: &Tally<'_>, dead: &[(&Voter<'_>, &Ghost)], at: Timestamp) 
         .iter()
         .filter_map(|(_, ghost)| match ghost {
             Ghost::Rebuilt { living, .. } => Some(living.as_str()),
-            Ghost::WithoutNode => None,
+            Ghost::WithoutNode | Ghost::Retired { .. } => None,
         })
         .collect();
+    let retired: Vec<&Voter<'_>> =
+        dead.iter().filter(|(_, ghost)| matches!(ghost, Ghost::Retired { .. })).map(|(v, _)| *v).collect();
     let kubelet = match living.len() {
-        rebuilt if rebuilt == dead.len() => "",
+        rebuilt if rebuilt + retired.len() == dead.len() => "",
         // One node's list may be behind; over a cluster all lists were compared.
         _ if tally.seen_from.is_empty() => {
             " (a server without kubelet has no Kubernetes node either, and one server's list may be behind: see kubectl get nodes on \
@@ -152,9 +158,17 @@ fn remove_dead(tally: &Tally<'_>, dead: &[(&Voter<'_>, &Ghost)], at: Timestamp) 
             }
         }
     };
+    // That a machine of that name was deleted is known; what else a person needs is the command.
+    let command = match retired.as_slice() {
+        [] => String::new(),
+        some => format!(
+            " By etcdctl (docs/etcdctl.md) on a server that lives: {}.",
+            names(some.iter().map(|v| format!("etcdctl member remove {}", v.id)), NAMED)
+        ),
+    };
     format!(
         "A person makes sure that the {} of {all} {} gone for good{kubelet}, then removes {}{stays} while quorum holds ({} of \
-         {voters} healthy voters needed now).{first}",
+         {voters} healthy voters needed now).{first}{command}",
         if several { "machines" } else { "machine" },
         if several { "are" } else { "is" },
         if several { "those members, one at a time" } else { "that member" },

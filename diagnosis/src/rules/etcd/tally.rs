@@ -63,6 +63,13 @@ pub(crate) enum Ghost {
         /// The living member: name and id, in words.
         living: String,
     },
+    /// The virtual machine of its node was deleted, and the node is silent.
+    Retired {
+        /// The virtual machine.
+        machine: String,
+        /// Peer URLs under which it is listed.
+        peers: String,
+    },
 }
 
 impl<'a> Voter<'a> {

@@ -16,6 +16,7 @@ fn cluster(nodes: &[(usize, Status, Option<NodeNetwork>)]) -> Option<Finding> {
             network: network.as_ref(),
             received: None,
             heard: None,
+            retired: None,
             addresses: &[],
             paths: &[],
         })

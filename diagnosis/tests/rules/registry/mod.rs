@@ -164,6 +164,7 @@ proptest! {
             network: network.as_ref(),
             received: None,
             heard: None,
+            retired: None,
             addresses: &[],
             paths: &[],
         }).collect();
