@@ -66,8 +66,8 @@ impl<'a> Member<'a> {
 /// Id of the member that a node last reported as its own.
 fn last_member(etcd: &Fact<EtcdFacts>) -> Option<&str> {
     let etcd = etcd.value()?;
-    let local = etcd.endpoints.iter().filter(|e| e.local).map(|e| e.member_id.as_str());
-    etcd.local_status().map(|s| s.member_id.as_str()).or_else(|| local.filter(|id| !id.is_empty()).last())
+    let mut local = etcd.endpoints.iter().filter(|e| e.local).map(|e| e.member_id.as_str());
+    etcd.local_status().map(|s| s.member_id.as_str()).or_else(|| local.rfind(|id| !id.is_empty()))
 }
 
 /// One report that counts.
