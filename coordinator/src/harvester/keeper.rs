@@ -148,7 +148,7 @@ impl Harvester {
                 _ => None,
             };
             let seen = judged.remember(key, entry, node, now);
-            let machine = judged.judge_machine(key, entry, standing, seen, fleet, now);
+            let machine = judged.judge_machine((key, entry), standing, seen, fleet, now);
             machines.insert((*key).clone(), machine);
         }
         judged.ignored = inventory.machines.len().saturating_sub(machines.len());
@@ -215,8 +215,7 @@ impl Judged {
 
     fn judge_machine(
         &mut self,
-        key: &Arc<str>,
-        entry: &Entry,
+        (key, entry): (&Arc<str>, &Entry),
         node: Standing<'_>,
         seen: Option<Seen>,
         fleet: &Fleet,
