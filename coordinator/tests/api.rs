@@ -256,7 +256,7 @@ async fn tokens_and_approval() {
 async fn nobody_vouches_where_no_harvester_is_read() {
     let bed = Bed::start().await;
     let operator = bed.operator();
-    let mut request = head("TokenRequest");
+    let mut request = serde_json::to_value(TypeMeta::new("TokenRequest")).unwrap();
     request["tokenKind"] = "once".into();
     request["admitSeenVm"] = true.into();
     let (status, refused) = operator.post("/v1/tokens", &request).await;

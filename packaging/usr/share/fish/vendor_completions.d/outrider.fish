@@ -142,6 +142,7 @@ json\t''
 yaml\t''"
 complete -c outrider -n "__fish_outrider_using_subcommand token; and __fish_seen_subcommand_from create" -l context -d 'Coordinator to talk to, by the name it was logged in under' -r
 complete -c outrider -n "__fish_outrider_using_subcommand token; and __fish_seen_subcommand_from create" -l pool -d 'Live as long as a node pool, so that a replacement machine months later still joins'
+complete -c outrider -n "__fish_outrider_using_subcommand token; and __fish_seen_subcommand_from create" -l admit-seen-vm -d 'Admit a machine without approval when the coordinator sees it at Harvester: one running VM of this name with its MAC or system UUID, which no living node is'
 complete -c outrider -n "__fish_outrider_using_subcommand token; and __fish_seen_subcommand_from create" -s v -l verbose -d 'Say on standard error what goes on; twice for more'
 complete -c outrider -n "__fish_outrider_using_subcommand token; and __fish_seen_subcommand_from create" -s h -l help -d 'Print help'
 complete -c outrider -n "__fish_outrider_using_subcommand token; and __fish_seen_subcommand_from create" -s V -l version -d 'Print version'
