@@ -48,7 +48,10 @@ fn both_ways_judge_the_same() {
 
 #[test]
 fn facts_are_those_that_were_asked_for() {
-    let arguments = ["facts", "--config", "/dev/null", "--only", "host"];
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("agent.toml");
+    std::fs::write(&file, "").expect("a file");
+    let arguments = ["facts", "--config", file.to_str().expect("a path"), "--only", "host"];
     for by in [None, Some("beside")] {
         let output = outrider(&arguments, by);
         let facts: Value = serde_json::from_slice(&output.stdout).expect("JSON");

@@ -147,7 +147,8 @@ mod tests {
         let nobodys = SeenVm { cluster: String::new(), ..vm() };
         let namesake =
             SeenVm { macs: vec!["52:54:00:00:00:02".to_owned()], system_uuid: String::new(), ..vm() };
-        let table: [(Result<&[SeenVm], &str>, Option<&str>, &str); 9] = [
+        type Seen<'a> = Result<&'a [SeenVm], &'a str>;
+        let table: [(Seen<'_>, Option<&str>, &str); 9] = [
             (Err("403"), None, "cannot be asked for it: 403"),
             (Ok(&[]), None, "no virtual machine"),
             (Ok(&[namesake]), None, "no virtual machine"),

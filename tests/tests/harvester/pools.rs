@@ -30,12 +30,25 @@ impl Bed {
         kind: &str,
         reason: &str,
     ) -> Result<(PoolView, Condition, Duration)> {
+        self.until_pool_is(name, kind, reason, |_, _| true).await
+    }
+
+    /// The same, where the rest of the pool is to be as `is` wants it: its two kinds of objects are read one by one.
+    async fn until_pool_is(
+        &self,
+        name: &str,
+        kind: &str,
+        reason: &str,
+        is: impl Fn(&PoolView, &Condition) -> bool,
+    ) -> Result<(PoolView, Condition, Duration)> {
         let start = Instant::now();
         loop {
             let pool = self.pool(name).await?;
             let shown =
                 pool.as_ref().and_then(|p| p.conditions.iter().find(|c| c.condition_type.as_str() == kind));
-            if let (Some(pool), Some(condition)) = (&pool, shown.filter(|c| c.reason.as_str() == reason)) {
+            if let (Some(pool), Some(condition)) = (&pool, shown.filter(|c| c.reason.as_str() == reason))
+                && is(pool, condition)
+            {
                 return Ok((pool.clone(), condition.clone(), start.elapsed()));
             }
             ensure!(start.elapsed() < LIMIT, "pool {name}: {kind} is no {reason}; {pool:#?}");
@@ -92,27 +105,27 @@ async fn made_and_deleted_for_ever(bed: &Bed, table: &mut Table) -> Result<Membe
     ];
     one.create(bed)?;
     one.run(bed, 9 * 60)?;
-    let (pool, steady, _) = bed.until_pool("loop", STABLE, "PoolSteady").await?;
+    let is_made = |p: &PoolView, _: &Condition| (p.present, p.never_reported, p.replacing) == (1, 1, 0);
+    let (pool, steady, _) = bed.until_pool_is("loop", STABLE, "PoolSteady", is_made).await?;
     ensure!(
         steady.status == Status::True && pool.wanted.is_none() && !pool.wanted_unknown.is_empty(),
         "{pool:#?}"
     );
     ensure!(pool.conditions.iter().all(|c| c.condition_type.as_str() != COMPLETE), "{pool:#?}");
-    ensure!((pool.present, pool.never_reported, pool.replacing) == (1, 1, 0), "{pool:#?}");
     replaced(bed, &one, &two).await?;
-    let (pool, rolling, _) = bed.until_pool("loop", STABLE, "PoolRolling").await?;
-    ensure!((pool.present, pool.replacing, pool.replaced_last_hour) == (1, 1, 1), "{pool:#?}");
+    let is_once = |p: &PoolView, _: &Condition| (p.present, p.replacing, p.replaced_last_hour) == (1, 1, 1);
+    let (_, rolling, _) = bed.until_pool_is("loop", STABLE, "PoolRolling", is_once).await?;
     ensure!(rolling.message.contains("prod/loop-a by prod/loop-b"), "{rolling:?}");
     replaced(bed, &two, &three).await?;
-    let (pool, in_vain, raised) = bed.until_pool("loop", STABLE, "PoolReplacedInVain").await?;
+    let is_twice = |p: &PoolView, _: &Condition| (p.replacing, p.replaced_last_hour) == (1, 2);
+    let (_, in_vain, raised) = bed.until_pool_is("loop", STABLE, "PoolReplacedInVain", is_twice).await?;
     ensure!(
         in_vain.message.contains("2 of 2 machines") && in_vain.advice.contains("qemu-guest-agent"),
         "{in_vain:?}"
     );
-    ensure!((pool.replacing, pool.replaced_last_hour) == (1, 2), "{pool:#?}");
     let member = bed.enrol("loop-node", 3, three.mac).await?;
-    let (pool, _, cleared) = bed.until_pool("loop", STABLE, "PoolRolling").await?;
-    ensure!((pool.reporting, pool.replacing, pool.never_reported) == (1, 0, 0), "{pool:#?}");
+    let is_there = |p: &PoolView, _: &Condition| (p.reporting, p.replacing, p.never_reported) == (1, 0, 0);
+    let (_, _, cleared) = bed.until_pool_is("loop", STABLE, "PoolRolling", is_there).await?;
     table.timed(
         "an image without guest agent: made, deleted, made again",
         "two VMs deleted before they report, another in the place of each; then one reports",
@@ -133,9 +146,9 @@ async fn wanted_and_there(bed: &Bed, member: &mut Member, table: &mut Table) -> 
         "metadata": {"name": "prod"}, "spec": {"rkeConfig": {"machinePools": [wanted("loop", 1)]}}}),
     )?;
     bed.let_in_to_rancher()?;
-    let (pool, full, cleared) = bed.until_pool("loop", COMPLETE, "PoolFull").await?;
+    let is_full = |_: &PoolView, c: &Condition| c.message.contains("1 wanted, 1 present, 1 reporting");
+    let (pool, _, cleared) = bed.until_pool_is("loop", COMPLETE, "PoolFull", is_full).await?;
     ensure!(pool.wanted == Some(1) && pool.wanted_unknown.is_empty(), "{pool:#?}");
-    ensure!(full.message.contains("1 wanted, 1 present, 1 reporting"), "{full:?}");
     table.timed(
         "Rancher is not read yet",
         "its kubeconfig is not there",
