@@ -132,6 +132,8 @@ impl Entry {
 struct Progress {
     /// When a list was last complete.
     last_read: Option<Timestamp>,
+    /// Which objects that list holds: the server with the namespaces.
+    scope: Arc<str>,
     /// The watch after it stands.
     is_current: bool,
     failing: Option<(Failure, Timestamp)>,
@@ -244,9 +246,11 @@ impl Inventory {
         Source { resource: resource.name().to_owned(), is_optional: resource.is_optional(), state }
     }
 
-    /// Whether what is known of machines is up to date.
+    /// Whether what is known of machines is up to date, in both kinds of objects, and both are of the same namespaces.
     pub(super) fn is_current(&self) -> bool {
+        let scope = |resource: Resource| self.progress.get(&(resource as u8)).map(|progress| &progress.scope);
         [Resource::Vms, Resource::Instances].into_iter().all(|resource| self.is_current_of(resource))
+            && scope(Resource::Vms) == scope(Resource::Instances)
     }
 
     fn is_current_of(&self, resource: Resource) -> bool {
@@ -284,7 +288,11 @@ impl Harvester {
         }
         items.into_iter().for_each(|item| inventory.put(item));
         inventory.machines.retain(|_, entry| entry.any().is_some());
-        inventory.progress(resource).last_read = Some(now());
+        let progress = inventory.progress(resource);
+        progress.last_read = Some(now());
+        if *progress.scope != *server {
+            progress.scope = server.into();
+        }
     }
 
     /// The watch of a resource stands.
