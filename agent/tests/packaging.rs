@@ -91,7 +91,7 @@ fn no_shipped_unit_can_hold_up_a_boot() {
     for (name, unit) in units() {
         assert_eq!(ordering_faults(&unit), Vec::<String>::new(), "{name}");
         // Before the end of all, as every service is unless it says otherwise, is no wait.
-        let before = words(&unit, "Unit.Before").into_iter().filter(|unit| *unit != "shutdown.target");
+        let before = words(&unit, "Unit.Before").iter().filter(|unit| *unit != "shutdown.target");
         assert_eq!(before.count(), 0, "{name} makes others wait");
         if words(&unit, "Service.Type") == ["notify"] {
             assert!(
