@@ -36,7 +36,7 @@ fn good() -> Vec<(&'static str, Setup)> {
     ] {
         all.push((name, Setup { balancer_edits: vec![edit], ..haproxy(Layer::L7) }));
     }
-    all.push(("16 MB at /", Setup { root: Root::Huge, ..haproxy(Layer::L7) }));
+    all.push(("4 MB at /", Setup { root: Root::Huge, ..haproxy(Layer::L7) }));
     all
 }
 

@@ -38,7 +38,7 @@ func main() {
 	flag.StringVar(&o.token, "token", "", "agents' `token` that is let in at /v3/connect; none: nobody is")
 	flag.StringVar(&o.apiToken, "api-token", "", "a user's `token` for the API; none: nobody's is good")
 	flag.StringVar(&o.name, "name", "rancher", "told in the answer to /")
-	flag.StringVar(&o.root, "root", "rancher", "what / answers: rancher, slow (a byte a second), huge (16 MB), redirects (without end)")
+	flag.StringVar(&o.root, "root", "rancher", "what / answers: rancher, slow (a byte a second), huge (4 MB), redirects (without end)")
 	flag.Parse()
 	if flag.NArg() > 0 || o.http == "" {
 		fmt.Fprintln(os.Stderr, "rancher-backend needs -http, and takes no argument beside its flags")
@@ -179,7 +179,7 @@ func drip(rw http.ResponseWriter, req *http.Request) {
 }
 
 func flood(rw http.ResponseWriter) {
-	const size = 16_000_000
+	const size = 4_000_000
 	rw.Header().Set("Content-Length", fmt.Sprint(size))
 	part := make([]byte, 100_000)
 	for sent := 0; sent < size; sent += len(part) {

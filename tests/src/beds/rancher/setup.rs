@@ -70,7 +70,7 @@ pub enum Root {
     Rancher,
     /// A byte a second.
     Slow,
-    /// 16 MB, many times what the agent reads; the ingress keeps all of it in a file for each client.
+    /// 4 MB, several times what the agent reads; the ingress keeps all of it in a file for each client.
     Huge,
     /// Redirects, each to another path.
     Redirects,
