@@ -220,6 +220,11 @@ mod tests {
         expected: &'static str,
     }
 
+    /// A new machine `n` with the token of a pool.
+    fn of_pool(identity: &Identity, admits: Admits) -> Candidate<'_> {
+        Candidate { uid: "new", name: "n", key_hash: "k", identity, token: &TokenKind::Pool, admits }
+    }
+
     fn outcome(case: &Case) -> String {
         let now = Timestamp::from_seconds(NOW);
         let holders: Vec<Holder<'_>> = case
@@ -434,14 +439,7 @@ mod tests {
     fn who_is_seen_takes_no_place_and_one_that_waited_is_let_in() {
         let (me, other) = (identity("m", "u", "b"), identity("m2", "u2", "b2"));
         let of = |admits: Admits, holder: Option<(&str, &Identity, Enrolment, i64)>| {
-            let candidate = Candidate {
-                uid: "new",
-                name: "n",
-                key_hash: "k",
-                identity: &me,
-                token: &TokenKind::Pool,
-                admits,
-            };
+            let candidate = of_pool(&me, admits);
             let holders = holder.map(|(uid, identity, enrolment, silence)| Holder {
                 uid,
                 name: "n",
@@ -473,14 +471,7 @@ mod tests {
     #[test]
     fn a_spent_rate_makes_a_request_and_nothing_else() {
         let me = identity("m", "u", "b");
-        let candidate = Candidate {
-            uid: "new",
-            name: "n",
-            key_hash: "k",
-            identity: &me,
-            token: &TokenKind::Pool,
-            admits: Admits::Nothing,
-        };
+        let candidate = of_pool(&me, Admits::Nothing);
         assert!(matches!(decide(&candidate, &[], Timestamp::from_seconds(NOW)), Admission::Pend { .. }));
     }
 }
