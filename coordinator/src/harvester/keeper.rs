@@ -308,20 +308,21 @@ impl Judged {
             }
         }
         self.scope.clone_from(&inventory.scope);
-        let machines: Vec<_> = self.machines.iter().map(|(key, m)| (key.clone(), m.clone())).collect();
-        for (key, machine) in machines {
-            let Some(seen) = &machine.seen else { continue };
-            if seen.leaving == Some(now) {
-                self.depart(&key, seen, false, now);
-            }
+        let leave = |seen: &&Seen| seen.leaving == Some(now);
+        let leaving: Vec<(Arc<str>, Seen)> = self
+            .machines
+            .iter()
+            .filter_map(|(key, machine)| Some((key.clone(), machine.seen.as_ref().filter(leave)?.clone())))
+            .collect();
+        for (key, seen) in leaving {
+            self.depart(&key, &seen, false, now);
         }
-        let machines: Vec<_> = self.machines.iter().map(|(key, m)| (key.clone(), m.clone())).collect();
-        for (key, machine) in machines {
+        for (key, machine) in &self.machines {
             let Some(seen) = machine.seen.as_ref().filter(|seen| seen.appeared == Some(now)) else {
                 continue;
             };
             if let Some(pool) = self.pools.get_mut(&(seen.cluster.to_string(), seen.pool.to_string())) {
-                pool.appear(&key);
+                pool.appear(key);
             }
         }
     }
